@@ -1,0 +1,274 @@
+"""The command line: `autograder build | check | grade | mistakes | kernels`.
+
+Every command imports what it needs when it runs, so that `autograder --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+
+class Commands(TyperGroup):
+    """Says what the user can put right in one line, without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            # Looked up and not imported, since that takes a second and a help page ends here too.
+            course = sys.modules.get("autograder.course")
+            if course is None or not isinstance(error, course.CourseError):
+                raise
+            from rich.console import Console
+
+            Console(stderr=True).print(str(error), style="red", markup=False, soft_wrap=True)
+            raise typer.Exit(2) from None
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="""
+    Block by Block: build a transformer in Jupyter notebooks, one graded exercise at a time.
+
+    Students use **check**, instructors **grade**, authors **build** and **mistakes**. Every command
+    has a page of its own, such as `autograder grade --help`.
+    """,
+)
+
+
+class Sandbox(StrEnum):
+    auto = "auto"
+    bwrap = "bwrap"
+    none = "none"
+
+
+@app.command()
+def build(
+    lesson: Annotated[
+        list[str] | None,
+        typer.Argument(help="Lessons to build: norm, 01_norm or 1.", show_default="all lessons"),
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Write nothing; exit with 1 where a notebook is not fresh."),
+    ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Stay, and build again whatever is saved.")
+    ] = False,
+) -> None:
+    """Build the notebooks: lessons/01_norm.md becomes the student's and the solved one.
+
+    The solved notebook is executed on the kernel course-cpu, which takes some seconds a lesson.
+    With --watch, prose shows up at once without executing anything.
+
+    **Examples**
+
+    `autograder build` builds all lessons.
+
+    `autograder build norm --watch` is for writing the norm lesson.
+
+    `autograder build --check` is for CI: is what is committed what builds?
+    """
+    from autograder import builder, course
+
+    chosen = [course.lesson(_key(one)) for one in lesson] if lesson else course.lessons()
+    if not chosen:
+        raise course.CourseError("There is nothing to build: lessons/ has no file like 01_norm.md.")
+    if watch and check:
+        raise course.CourseError("--watch writes and --check does not: say only one of them.")
+    if watch:
+        try:
+            builder.watch(chosen)
+        except KeyboardInterrupt:
+            raise typer.Exit() from None
+    stale = builder.build(chosen, check=check)
+    for sentence in stale:
+        typer.echo(sentence if check else f"Wrote {sentence.partition(':')[0]}", err=check)
+    if check and stale:
+        typer.echo("Edit the lesson, not its notebooks, and run `autograder build`.", err=True)
+        raise typer.Exit(1)
+    names = ", ".join(one.stem for one in chosen)
+    typer.echo(f"Fresh: {names}")
+
+
+@app.command()
+def check(
+    notebook: Annotated[Path, typer.Argument(help="The notebook you work in.")],
+) -> None:
+    """Check the answers in a notebook of yours, and print the reports.
+
+    It runs the notebook's code on this machine, without a sandbox: check your own notebooks. Exit
+    status 0 when everything is right, 1 when something is still missing or wrong.
+
+    **Example**
+
+    `autograder check my-notebooks/01_norm.ipynb`
+    """
+    from rich.console import Console
+
+    from autograder.check_notebook import check_notebook
+
+    console = Console()
+    reports = check_notebook(notebook)
+    for report in reports:
+        console.print(report.text(), markup=False, highlight=False, end="\n\n")
+    table = _table("Exercise", "Points", "Result")
+    for report in reports:
+        result = "[green]right[/]" if report.passed else "[red]not yet[/]"
+        table.add_row(report.exercise, f"{report.score} of {report.max_score}", result)
+    console.print(table)
+    if not all(report.passed for report in reports):
+        raise typer.Exit(1)
+
+
+@app.command()
+def grade(
+    submissions: Annotated[
+        Path,
+        typer.Argument(
+            help="A folder with a folder for each student: alice/01_norm.ipynb, or nbgrader's "
+            "alice/01_norm/01_norm.ipynb.",
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(help="Where grades.csv, gradebook.db and feedback/ go."),
+    ] = Path("out"),
+    sandbox: Annotated[
+        Sandbox,
+        typer.Option(help="What keeps students' code away from you; for now only none is there."),
+    ] = Sandbox.auto,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Draw the same inputs again.", show_default="drawn afresh"),
+    ] = None,
+) -> None:
+    """Grade a folder of submitted notebooks: a gradebook, a CSV and a feedback page for each.
+
+    Until the sandbox lands, students' code runs as you and can do what you can do; say
+    `--sandbox none` if you trust everybody in the folder. Exit status 0 when all were
+    graded, 3 when some were flagged for you to look at.
+
+    **Example**
+
+    `autograder grade submitted/ --out out --sandbox none`
+    """
+    from rich.console import Console
+
+    from autograder.course import CourseError
+
+    if sandbox is not Sandbox.none:
+        raise CourseError(
+            f"--sandbox {sandbox} has no sandbox to use yet. Until it lands, say --sandbox none "
+            "explicitly: the code in the notebooks then runs as you, and can read, change and send "
+            "what you can. Do so only if you trust everybody whose notebook is in the folder."
+        )
+    from autograder.grading import grade as grade_all
+
+    outcomes = grade_all(submissions, out, sandbox=sandbox.value, seed=seed)
+    table = _table("Student", "Lesson", "Score", "Status", "Reason")
+    for outcome in outcomes:
+        table.add_row(
+            *map(_plain, (outcome.student, outcome.lesson)),
+            f"{outcome.score:g} of {outcome.max_score:g}",
+            outcome.status if outcome.status == "graded" else f"[yellow]{outcome.status}[/]",
+            _plain(outcome.reason),
+        )
+    flagged = sum(outcome.status != "graded" for outcome in outcomes)
+    console = Console()
+    console.print(table)
+    console.print(f"{len(outcomes)} notebooks, {flagged} flagged. Grades are in {out}/grades.csv.")
+    if flagged:
+        raise typer.Exit(3)
+
+
+@app.command()
+def mistakes(
+    exercise: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Exercises to look at, such as rms_norm.", show_default="all exercises"
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Draw other inputs.")] = 0,
+) -> None:
+    """Put every known mistake before the checks: does it lose points, and is it recognised?
+
+    Exit status 1 where a mistake keeps all its points, or where the report would not name it.
+
+    **Example**
+
+    `autograder mistakes layer_norm rms_norm`
+    """
+    from rich.console import Console
+
+    from autograder import course
+    from autograder.judge.catalogue import table as catalogue
+
+    if exercise:
+        chosen = [course.exercise(name) for name in exercise]
+    else:
+        chosen = [one for lesson in course.lessons() for one in lesson.exercises]
+    rows = list(catalogue(chosen, seed))
+    table = _table("Exercise", "Mistake", "Lost", "Recognised", "Checks that fail")
+    for row in rows:
+        table.add_row(
+            row.exercise,
+            row.mistake,
+            str(row.lost) if row.lost else "[red]0[/]",
+            "yes" if row.recognised else "[red]no[/]",
+            ", ".join(row.checks),
+        )
+    console = Console()
+    console.print(table)
+    wrong = sum(not row.ok for row in rows)
+    console.print(f"{len(rows)} mistakes, {wrong} of them not caught or not recognised.")
+    if wrong:
+        raise typer.Exit(1)
+
+
+@app.command()
+def kernels() -> None:
+    """Install the Jupyter kernels of the course into this Python environment.
+
+    Block by Block (CPU) and Block by Block (CUDA) are this very Python; they differ in what
+    `device()` gives. The CUDA one refuses to run where torch finds no CUDA device.
+
+    **Example**
+
+    `autograder kernels`
+    """
+    from autograder.kernels import install
+
+    for folder in install():
+        typer.echo(f"Installed {folder}")
+
+
+def _key(text: str) -> str | int:
+    return int(text) if text.isdigit() else text
+
+
+def _plain(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def _table(*columns: str) -> Any:
+    from rich.table import Table
+
+    return Table(*columns, box=None, header_style="bold", pad_edge=False)
+
+
+if __name__ == "__main__":
+    app()

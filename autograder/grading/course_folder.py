@@ -1,0 +1,155 @@
+"""The folder in which nbgrader works, OUT/course, and the gradebook next to it."""
+
+import hashlib
+import logging
+import os
+import re
+import shutil
+import sys
+import sysconfig
+import urllib.parse
+from pathlib import Path
+
+import nbformat
+from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
+from nbgrader.converters.base import BaseConverter, NbGraderException
+from nbgrader.coursedir import CourseDirectory
+from traitlets.config import Config, LoggingConfigurable
+
+from autograder import builder, kernels
+from autograder.course import ROOT, CourseError, Lesson
+from autograder.grading.config import FILE, configure
+from autograder.grading.outcomes import write_whole
+from autograder.grading.restore import NOTES
+
+
+def nbgrader_id(student: str) -> str:
+    """The student's name as nbgrader can bear it: it takes names for patterns and strips spaces."""
+    pattern = r"[][*?%\x00-\x1f]|^\s|\s$"
+    return re.sub(pattern, lambda match: urllib.parse.quote(match[0], safe=""), student)
+
+
+class CourseFolder:
+    """nbgrader's course in `out/course`: source, release, submitted, autograded and feedback."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.root = out / "course"
+        self.releases: dict[str, bytes] = {}
+
+    def prepare(self, lessons: dict[str, Lesson]) -> None:
+        """Make the folder and register the assignments; what is already there stays."""
+        if not (Path(sys.prefix) / "share/jupyter/kernels" / kernels.CPU).exists():
+            kernels.install()
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            write_whole(self.root / "nbgrader_config.py", FILE)
+        except OSError as error:
+            raise CourseError(f"Cannot write to {self.out}: {error.strerror}.") from error
+        if not shutil.which("alembic"):
+            # nbgrader starts it by name for a new gradebook; the environment may not be activated.
+            os.environ["PATH"] = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"
+        handler = logging.FileHandler(self.root / "nbgrader.log", encoding="utf-8")
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        log = logging.getLogger("autograder.grading")
+        log.setLevel(logging.INFO)
+        for one in (log, logging.getLogger("py.warnings")):
+            one.handlers = [handler]
+            one.propagate = False
+        config = Config()
+        configure(config, str(self.root / "nbgrader_config.py"))
+        self.parent = LoggingConfigurable(config=config, log=log)
+        self.db_url = str(config.CourseDirectory.db_url)
+        for stem, lesson in lessons.items():
+            self._release(stem, lesson)
+
+    def _release(self, stem: str, lesson: Lesson) -> None:
+        source = self.root / "source" / stem / f"{stem}.ipynb"
+        text = nbformat.writes(builder.source(lesson)) + "\n"
+        self.releases[stem] = text.encode()
+        if source.exists() and source.read_bytes() == self.releases[stem]:
+            with Gradebook(self.db_url) as gradebook:
+                try:
+                    gradebook.find_notebook(stem, stem)
+                    return
+                except MissingEntry:
+                    pass  # the gradebook was removed, or the last run ended before this line
+        source.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(source, text)
+        try:
+            self._convert(GenerateAssignment, stem, ".")
+        except NbGraderException as error:
+            raise CourseError(
+                f"nbgrader could not make the assignment {stem}; {self.root / 'nbgrader.log'} says "
+                "why. If the lesson's cells have changed since the last run, grade into a new "
+                "folder."
+            ) from error
+
+    def _convert(self, converter: type[BaseConverter], stem: str, student: str) -> None:
+        """Run one of nbgrader's steps for one student (or for ".", the release)."""
+        folder = CourseDirectory(parent=self.parent)
+        folder.assignment_id = stem
+        folder.student_id = student
+        step = converter(coursedir=folder, parent=self.parent)
+        step.force = True
+        logging.captureWarnings(True)  # SQLAlchemy's about nbgrader's queries go to the log
+        try:
+            step.start()
+        finally:
+            logging.captureWarnings(False)
+
+    def submitted(self, student: str, stem: str) -> Path:
+        return self.root / "submitted" / nbgrader_id(student) / stem / f"{stem}.ipynb"
+
+    def feedback(self, student: str, stem: str) -> Path:
+        return self.out / "feedback" / student / f"{stem}.html"
+
+    def fingerprint(self, lesson: Lesson, notebook: Path, seed: int | None) -> str:
+        """Changes when the submission, the lesson, its checks or mistakes, or the seed change."""
+        digest = hashlib.sha256(self.releases[lesson.stem])
+        for room in ("checks", "mistakes"):
+            digest.update((ROOT / "autograder" / room / f"{lesson.name}.py").read_bytes())
+        try:
+            digest.update(notebook.read_bytes())
+        except OSError as error:
+            digest.update(str(error.errno).encode())
+        digest.update(str(seed).encode())
+        return digest.hexdigest()
+
+    def autograde(self, student: str, stem: str) -> str:
+        """Grade what lies in `submitted`, and write its feedback; a sentence where it failed."""
+        try:
+            self._convert(Autograde, stem, nbgrader_id(student))
+            self._convert(GenerateFeedback, stem, nbgrader_id(student))
+        except NbGraderException:
+            return "nbgrader could not grade it; course/nbgrader.log says why."
+        page = self.root / "feedback" / nbgrader_id(student) / stem / f"{stem}.html"
+        target = self.feedback(student, stem)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = target.with_name(f".{target.name}.partial")
+        shutil.copyfile(page, partial)
+        os.replace(partial, target)
+        return ""
+
+    def notes(self, student: str, stem: str) -> dict[str, list[str]]:
+        """What our steps wrote into the graded notebook: cells restored, and where it stopped."""
+        graded = self.root / "autograded" / nbgrader_id(student) / stem / f"{stem}.ipynb"
+        return dict(nbformat.read(graded, as_version=4).metadata[NOTES])
+
+    def zero(self, student: str, stem: str) -> None:
+        """No points in the gradebook for a submission that could not be graded."""
+        with Gradebook(self.db_url) as gradebook:
+            name = nbgrader_id(student)
+            gradebook.update_or_create_student(name)
+            gradebook.update_or_create_submission(stem, name)
+            for grade in gradebook.find_submission_notebook(stem, stem, name).grades:
+                grade.auto_score = 0
+                grade.needs_manual_grade = False
+            gradebook.db.commit()
+
+    def score(self, student: str, stem: str) -> tuple[float, float]:
+        """Points and maximum as the gradebook has them, changes by hand included."""
+        with Gradebook(self.db_url) as gradebook:
+            notebook = gradebook.find_submission_notebook(stem, stem, nbgrader_id(student))
+            return notebook.score, notebook.max_score

@@ -1,0 +1,125 @@
+"""Puts the locked cells of the release back into a submission, and finds where the answers are.
+
+nbgrader's own OverwriteCells restores the source of a locked cell that kept its metadata. It stops
+the whole batch at a test cell whose flags were edited, and knows nothing of one that was deleted,
+doubled or moved above the answer it tests. This step goes first and leaves it nothing to do.
+"""
+
+import re
+
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell
+from nbgrader.api import Gradebook
+from nbgrader.preprocessors import NbGraderPreprocessor
+
+NOTES = "block_by_block"  # where a graded notebook's metadata says what was done to it
+
+
+class RestoreCells(NbGraderPreprocessor):
+    """The first of `Autograde.sanitize_preprocessors`."""
+
+    def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
+        ids = resources["nbgrader"]
+        with Gradebook(ids["db_url"]) as gradebook:
+            release = gradebook.find_notebook(ids["notebook"], ids["assignment"])
+            points = {cell.name: cell.max_score for cell in release.grade_cells}
+            answers = {cell.name for cell in release.solution_cells}
+            originals = [
+                _as_cell(cell, points.get(cell.name), cell.name in answers)
+                for cell in release.source_cells
+            ]
+        nb.metadata = NotebookNode({NOTES: NotebookNode(restored=restore(nb, originals))})
+        return nb, resources
+
+
+def _as_cell(row, points: float | None, answer: bool) -> NotebookNode:
+    """A cell of the release as the gradebook keeps it, with fresh metadata."""
+    make = new_code_cell if row.cell_type == "code" else new_markdown_cell
+    cell = make(row.source)
+    cell.metadata["nbgrader"] = NotebookNode(
+        cell_type=row.cell_type,
+        checksum=row.checksum,
+        grade=points is not None,
+        grade_id=row.name,
+        locked=row.locked,
+        schema_version=3,
+        solution=answer,
+        task=False,
+    )
+    if points is not None:
+        cell.metadata.nbgrader["points"] = points
+    return cell
+
+
+def restore(nb: NotebookNode, originals: list[NotebookNode]) -> list[str]:
+    """Make `nb` gradable in place; returns sentences that say which cells were not as they were.
+
+    Answers keep their sources. Of two cells with one grade id the last counts, as it does when the
+    notebook runs from top to bottom; the other stays as an ordinary cell.
+    """
+    known = {cell.metadata.nbgrader.grade_id: cell for cell in originals}
+    last: dict[str, NotebookNode] = {}
+    cells: list[NotebookNode] = []
+    odd: dict[str, list[str]] = {"changed": [], "missing": [], "above its answer": []}
+    for cell in nb.cells:
+        marked = cell.metadata.pop("nbgrader", {})
+        grade_id = str(marked.get("grade_id")) if isinstance(marked, dict) else ""
+        original = known.get(grade_id)
+        if original is None:
+            cells.append(cell)
+            continue
+        mended = NotebookNode({**original, "id": cell.id, "metadata": original.metadata.copy()})
+        if original.metadata.nbgrader.locked:
+            if cell.source != original.source:
+                odd["changed"].append(grade_id)
+            if grade_id in last:
+                cells.remove(last[grade_id])
+        else:
+            mended["source"] = cell.source
+            if grade_id in last:
+                last[grade_id].metadata.pop("nbgrader")
+        last[grade_id] = mended
+        cells.append(mended)
+    for original in originals:
+        if original.metadata.nbgrader.grade:
+            if was := _place_check(cells, original, known, last):
+                odd[was].append(original.metadata.nbgrader.grade_id)
+    nb.cells = cells
+    return [f"Put right, since it was {was}: {', '.join(ids)}." for was, ids in odd.items() if ids]
+
+
+def _place_check(
+    cells: list[NotebookNode],
+    original: NotebookNode,
+    known: dict[str, NotebookNode],
+    last: dict[str, NotebookNode],
+) -> str:
+    """See that a check runs after the answer that it checks; says what was wrong, if anything."""
+    check_id = original.metadata.nbgrader.grade_id
+    name = check_id.removeprefix("check_")
+    stub = known[name].source if name in known else ""
+    answers = [i for i, cell in enumerate(cells) if _defines(cell, name) and cell.source != stub]
+    here = _position(cells, last[check_id]) if check_id in last else None
+    if here is not None and (not answers or here > answers[-1]):
+        return ""
+    if answers:
+        target = answers[-1] + 1
+    elif name in last:
+        target = _position(cells, last[name]) + 1
+    else:
+        target = len(cells)
+    cells.insert(target, NotebookNode(original))
+    if here is None:
+        return "missing"
+    del cells[here]
+    return "above its answer"
+
+
+def _position(cells: list[NotebookNode], wanted: NotebookNode) -> int:
+    return next(i for i, cell in enumerate(cells) if cell is wanted)
+
+
+def _defines(cell: NotebookNode, name: str) -> bool:
+    """Whether a code cell defines or assigns `name` at its top level; works on broken code too."""
+    pattern = rf"^(?:async )?(?:def|class) +{name}\b|^{name} *(?::[^=\n]*)?=(?!=)"
+    return cell.cell_type == "code" and bool(re.search(pattern, cell.source, re.MULTILINE))

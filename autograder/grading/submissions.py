@@ -1,0 +1,143 @@
+"""Finds what was handed in and reads it, whatever happened to it on the way."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_raw_cell
+
+from autograder.course import CourseError, Lesson, lessons
+
+LARGEST = 50_000_000  # bytes; a notebook with pictures has a few million
+
+
+class Unreadable(Exception):
+    """A notebook that cannot be graded; the message says why."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One student's notebook for one lesson; no lesson and no path where the folder holds none."""
+
+    student: str
+    lesson: Lesson | None
+    path: Path | None
+    note: str = ""
+
+    @property
+    def stem(self) -> str:
+        return self.lesson.stem if self.lesson else ""
+
+
+def find(folder: Path) -> list[Submission]:
+    """Every student's notebooks, in `folder/<student>/` or `folder/<student>/<lesson>/`."""
+    if not folder.is_dir():
+        raise CourseError(f"{folder} is not a folder. Name the folder that holds the submissions.")
+    course = lessons()
+    students = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+    found: list[Submission] = []
+    for home in students:
+        student = home.name.encode("utf-8", "replace").decode()  # a name that is no valid text
+        own = [one for lesson in course if (one := _find_one(home, student, lesson))]
+        nothing = f"No notebook of a lesson in this folder, such as {course[0].stem}.ipynb."
+        found += own or [Submission(student, None, None, nothing)]
+    if not any(one.path for one in found):
+        raise CourseError(
+            f"No notebook found in {folder}. It must hold one folder for each student, with "
+            f"<student>/{course[0].stem}.ipynb or <student>/{course[0].stem}/{course[0].stem}.ipynb"
+            " in it."
+        )
+    return found
+
+
+def _find_one(home: Path, student: str, lesson: Lesson) -> Submission | None:
+    stem = lesson.stem
+    folders = [home, home / stem]
+    for exact in (folder / f"{stem}.ipynb" for folder in folders):
+        if exact.is_file():
+            return Submission(student, lesson, exact)
+    # Browsers and JupyterLab rename copies: "01_norm (1).ipynb", "01_norm-Copy1.ipynb".
+    copies = [p for folder in folders for p in folder.glob(f"{stem}*.ipynb") if p.is_file()]
+    if not copies:
+        return None
+    newest = max(copies, key=lambda path: (path.stat().st_mtime, path.name))
+    note = f"Read from {newest.name}."
+    if len(copies) > 1:
+        note = f"Read from {newest.name}, the newest of {len(copies)} copies."
+    return Submission(student, lesson, newest, note)
+
+
+def read(path: Path) -> tuple[NotebookNode, list[str]]:
+    """A clean notebook with the student's sources and grade ids, and what was odd about the file.
+
+    Outputs, cell ids and other metadata stay behind: grading needs none of them, and a wrong one
+    must not stop it.
+    """
+    notes = []
+    if path.stat().st_size > LARGEST:
+        raise Unreadable(f"The notebook is larger than {LARGEST // 1_000_000} MB.")
+    raw = path.read_bytes()
+    try:
+        if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+            text = raw.decode("utf-16")
+        else:
+            text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = raw.decode("latin-1")
+        notes.append("The file was not UTF-8; it was read as Latin-1.")
+    if not text.strip():
+        raise Unreadable("The notebook is an empty file.")
+    try:
+        data = json.loads(text)
+        cells = nbformat.convert(nbformat.from_dict(data), 4).cells
+        clean = [_clean_cell(cell) for cell in cells]
+    except json.JSONDecodeError as error:
+        raise Unreadable(
+            f"The notebook is not valid JSON (line {error.lineno}: {error.msg}); the file may have "
+            "been cut off on its way here."
+        ) from error
+    except Exception as error:  # nbformat raises many kinds for files that are no notebooks
+        raise Unreadable(f"The file is not a notebook ({type(error).__name__}).") from error
+    return new_notebook(cells=clean), notes
+
+
+def _clean_cell(cell: NotebookNode) -> NotebookNode:
+    source: Any = cell.get("source", "")
+    if isinstance(source, list):
+        source = "".join(source)
+    source = str(source).encode("utf-8", "replace").decode()  # half a character from a bad escape
+    make = {"code": new_code_cell, "markdown": new_markdown_cell}.get(cell.cell_type, new_raw_cell)
+    clean = make(source)
+    metadata = cell.get("metadata")
+    grader = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+    grade_id = grader.get("grade_id") if isinstance(grader, dict) else None
+    if isinstance(grade_id, str) and re.fullmatch(r"\w+", grade_id):
+        clean.metadata["nbgrader"] = NotebookNode(grade_id=grade_id)
+    return clean
+
+
+def put_in_place(one: Submission, target: Path) -> list[str]:
+    """Write what nbgrader shall grade to `target`; notes on what was odd about the original.
+
+    An unreadable notebook is graded as one that only says so, and gets its zero the usual way.
+    """
+    assert one.path is not None
+    unreadable: Exception | None = None
+    notes: list[str] = []
+    try:
+        notebook, notes = read(one.path)
+    except OSError as error:
+        unreadable = Unreadable(f"The file could not be read: {error.strerror}.")
+    except Unreadable as error:
+        unreadable = error
+    if unreadable:
+        notebook = new_notebook(cells=[new_markdown_cell(f"**Nothing was graded.** {unreadable}")])
+    target.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(notebook, target)
+    if unreadable:
+        raise unreadable
+    return notes

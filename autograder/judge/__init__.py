@@ -1,0 +1,19 @@
+"""The judge: what checks and mistakes are written in, and what runs them."""
+
+from autograder.judge.compare import close, same, shape_of, untouched
+from autograder.judge.exercise import Exercise, Mistakes, RuledOut
+from autograder.judge.subject import Failure, Subject
+from autograder.judge.values import recipe
+
+__all__ = [
+    "Exercise",
+    "Failure",
+    "Mistakes",
+    "RuledOut",
+    "Subject",
+    "close",
+    "recipe",
+    "same",
+    "shape_of",
+    "untouched",
+]

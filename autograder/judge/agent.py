@@ -1,0 +1,261 @@
+"""Runs a student's object and reports what it did, as plain data.
+
+The agent is the half of the judge that lives where the student's code lives. It compares nothing
+and knows no expected value: it is asked to call, load, read, and answers with tensors and words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import linecache
+import os
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from autograder.judge.values import Handle, Recipe, Unfit, plain_tensor, walk
+from autograder.judge.watch import CallsWatch, MetaDevice, OperatorsWatch
+
+PRINT_LIMIT = 2_000
+MESSAGE_LIMIT = 400
+PLAIN = (bool, int, float, complex, str, type(None))
+_OWN_FILES = (os.path.dirname(os.path.abspath(__file__)), os.path.dirname(torch.__file__))
+
+
+class TooLong(BaseException):
+    """Raised into an answer that runs past its time; no `except Exception` swallows it."""
+
+
+class Agent:
+    """Holds `root`, the student's object, as handle 0, and what its calls returned as others."""
+
+    def __init__(self, root: Any, ruled_out: Sequence[str] = (), device: str = "cpu"):
+        self._objects: dict[int, Any] = {0: root}
+        self._ruled_out = frozenset(ruled_out)
+        self._device = torch.device(device)
+
+    def perform(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Do what `request["do"]` names; the reply has a `value` or an `error`, and `printed`."""
+        action: Callable[..., dict[str, Any]] = {
+            "call": self._call,
+            "describe": self._describe,
+            "load": self._load,
+            "mode": self._mode,
+            "move": self._move,
+            "read": self._read,
+        }[request["do"]]
+        arguments = {key: value for key, value in request.items() if key not in ("do", "target")}
+        output = BoundedText(PRINT_LIMIT)
+        found: dict[str, int | None] = {}
+        reply: dict[str, Any] = {"value": None, "error": None}
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+            try:
+                with contextlib.ExitStack() as stack:
+                    if self._ruled_out:
+                        stack.enter_context(OperatorsWatch(self._ruled_out, found))
+                        stack.enter_context(CallsWatch(self._ruled_out, found))
+                    reply.update(action(self._objects[request["target"]], **arguments))
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                reply["error"] = _describe_error(error)
+        reply["printed"] = output.getvalue()
+        reply["ruled_out"] = [[name, line] for name, line in found.items()]
+        return reply
+
+    def _call(
+        self,
+        target: Any,
+        args: Any = (),
+        kwargs: Any = None,
+        method: str | None = None,
+        seed: int | None = None,
+        backward: Any = None,
+        meta: bool = False,
+        grad: bool = True,
+    ) -> dict[str, Any]:
+        """Call `target`, or its `method`; with `backward`, also run that gradient back through it.
+
+        `backward` is the gradient of the one tensor that comes back; `gradients` in the reply has
+        the arguments' gradients in the arguments' places, `parameters` those of a module.
+        """
+        args, kwargs = walk((args, kwargs or {}), lambda leaf: self._admit(leaf, backward, meta))
+        function = target if method is None else getattr(target, method)
+        with contextlib.ExitStack() as stack:
+            if seed is not None:
+                stack.enter_context(torch.random.fork_rng(devices=self._cuda_devices()))
+                torch.manual_seed(seed)
+            if meta:
+                stack.enter_context(MetaDevice())
+            stack.enter_context(torch.set_grad_enabled(grad))
+            value = function(*args, **kwargs)
+        if isinstance(value, nn.Module) and self._device.type != "cpu":
+            value.to(self._device)
+        reply: dict[str, Any] = {}
+        if backward is not None:
+            reply = self._run_back(target, value, backward, (args, kwargs))
+        reply["value"] = self._export(value)
+        reply["arguments"] = walk((args, kwargs), self._copy_tensor)
+        return reply
+
+    def _run_back(self, target: Any, value: Any, backward: Any, inputs: Any) -> dict[str, Any]:
+        if not isinstance(value, torch.Tensor):
+            raise TypeError(f"a tensor is asked for, and a {type(value).__name__} came back")
+        parameters = dict(target.named_parameters()) if isinstance(target, nn.Module) else {}
+        for parameter in parameters.values():
+            parameter.grad = None
+        value.backward(backward.to(value.device, value.dtype))
+        found = {
+            name: None if parameter.grad is None else plain_tensor(parameter.grad)
+            for name, parameter in parameters.items()
+        }
+        for parameter in parameters.values():
+            parameter.grad = None
+        return {"gradients": walk(inputs, _gradient), "parameters": found}
+
+    def _describe(self, target: Any) -> dict[str, Any]:
+        """Names, shapes, dtypes, devices and sharing of parameters and buffers; the submodules."""
+        if not isinstance(target, nn.Module):
+            return {"value": {"module": False, "type": type(target).__name__}}
+        storages: dict[int, int] = {}
+
+        def tensors(named: Any) -> list[list[Any]]:
+            return [
+                [
+                    str(name),
+                    list(one.shape),
+                    str(one.dtype).removeprefix("torch."),
+                    one.device.type,
+                    one.requires_grad,
+                    storages.setdefault(id(one.untyped_storage()._cdata), len(storages))
+                    if one.device.type == "meta"
+                    else storages.setdefault(one.untyped_storage().data_ptr(), len(storages)),
+                ]
+                for name, one in named
+            ]
+
+        return {
+            "value": {
+                "module": True,
+                "type": type(target).__name__,
+                "parameters": tensors(target.named_parameters(remove_duplicate=False)),
+                "buffers": tensors(target.named_buffers(remove_duplicate=False)),
+                "modules": [
+                    [name, type(one).__name__, one.training] for name, one in target.named_modules()
+                ],
+                "state": {
+                    name: plain_tensor(one)
+                    for name, one in [*target.named_parameters(), *target.named_buffers()]
+                    if one.device.type != "meta"
+                },
+            }
+        }
+
+    def _load(self, target: Any, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
+        """Copy `tensors` into the parameters and buffers of these names."""
+        named = dict(target.named_parameters()) | dict(target.named_buffers())
+        for name, tensor in tensors.items():
+            if name not in named:
+                has = ", ".join(named) or "none"
+                raise LookupError(f"there is no parameter or buffer `{name}`; there are: {has}")
+            if named[name].shape != tensor.shape:
+                raise LookupError(
+                    f"`{name}` has shape {tuple(named[name].shape)}, not {tuple(tensor.shape)}"
+                )
+            with torch.no_grad():
+                named[name].copy_(tensor)
+        return {}
+
+    def _mode(self, target: Any, train: bool) -> dict[str, Any]:
+        target.train(train)
+        return {}
+
+    def _move(
+        self, target: Any, dtype: torch.dtype | None = None, device: str | None = None
+    ) -> dict[str, Any]:
+        target.to(device=device, dtype=dtype)
+        return {}
+
+    def _read(self, target: Any, path: Sequence[Sequence[Any]]) -> dict[str, Any]:
+        """The value at `path`, steps like ["item", 3] and ["attribute", "length"]."""
+        for kind, key in path:
+            target = target[key] if kind == "item" else getattr(target, key)
+        return {"value": self._export(target)}
+
+    def _admit(self, leaf: Any, backward: Any, meta: bool) -> Any:
+        """An argument as the answer gets it: handles become objects, tensors become its own."""
+        if isinstance(leaf, Handle):
+            return self._objects[leaf.number]
+        if isinstance(leaf, Recipe):
+            return leaf.make().to("meta" if meta else self._device)
+        if isinstance(leaf, torch.Tensor):
+            leaf = leaf.detach().to("meta") if meta else leaf.detach().clone()
+            return leaf.requires_grad_(backward is not None and leaf.is_floating_point())
+        return leaf
+
+    def _export(self, value: Any) -> Any:
+        def leaf(one: Any) -> Any:
+            if isinstance(one, torch.Tensor):
+                return plain_tensor(one)
+            if type(one) in PLAIN or isinstance(one, torch.dtype | torch.device):
+                return one
+            number = len(self._objects)
+            self._objects[number] = one
+            return Handle(number, type(one).__name__)
+
+        return walk(value, leaf)
+
+    def _copy_tensor(self, leaf: Any) -> Any:
+        return plain_tensor(leaf) if isinstance(leaf, torch.Tensor) else None
+
+    def _cuda_devices(self) -> list[torch.device]:
+        return [self._device] if self._device.type == "cuda" else []
+
+
+class BoundedText(io.StringIO):
+    """Text of which only the first `limit` characters are kept."""
+
+    def __init__(self, limit: int):
+        super().__init__()
+        self._left = limit
+
+    def write(self, text: str) -> int:
+        super().write(text[: self._left])
+        self._left = max(0, self._left - len(text))
+        return len(text)
+
+
+def _gradient(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor) and leaf.grad is not None:
+        return plain_tensor(leaf.grad)
+    return None
+
+
+def _describe_error(error: BaseException) -> dict[str, Any]:
+    """Type, first line of the message, and the last line of the student's own code it passed."""
+    kind, line, code = type(error).__name__, None, ""
+    if isinstance(error, Unfit):
+        kind = "Unfit"
+    for frame, number in _frames(error):
+        if not frame.startswith(_OWN_FILES):
+            line, code = number, linecache.getline(frame, number).strip()
+    try:
+        message = str(error)
+    except BaseException as again:
+        message = f"(its message can't be read: {type(again).__name__})"
+    return {
+        "type": kind,
+        "bases": [base.__name__ for base in type(error).__mro__],
+        "message": message.strip()[:MESSAGE_LIMIT],
+        "line": line,
+        "code": code[:MESSAGE_LIMIT],
+    }
+
+
+def _frames(error: BaseException) -> Iterator[tuple[str, int]]:
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        yield frame.f_code.co_filename, number

@@ -1,0 +1,127 @@
+"""Whether two values are the same, and if not, how to say where they first differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from autograder.judge.subject import Failure, Subject
+
+# Relative and absolute: what a different order of the same arithmetic can do to order-one values.
+TOLERANCES = {
+    torch.float64: (1e-7, 1e-9),
+    torch.float32: (1e-5, 2e-5),
+    torch.float16: (4e-3, 4e-3),
+    torch.bfloat16: (3e-2, 3e-2),
+}
+
+
+def same(
+    got: Any,
+    expected: torch.Tensor,
+    what: str = "the result",
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+    note: str = "",
+) -> None:
+    """Fail unless `got` is a tensor with `expected`'s shape, dtype, device and values.
+
+    Tolerances are those of the dtype unless given; `note` is added to the message about values.
+    """
+    shape_of(got, expected.shape, what)
+    if got.dtype != expected.dtype:
+        raise Failure(
+            f"{what} has dtype {_short(got.dtype)}; {_short(expected.dtype)} was asked for."
+        )
+    if got.device.type != expected.device.type:
+        raise Failure(f"{what} is on `{got.device}`; the input was on `{expected.device}`.")
+    close(got, expected, what, rtol=rtol, atol=atol, note=note)
+
+
+def close(
+    got: torch.Tensor,
+    expected: torch.Tensor,
+    what: str = "the result",
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+    note: str = "",
+) -> None:
+    """Fail unless two tensors of one shape have the same values, whatever their dtypes."""
+    shape_of(got, expected.shape, what)
+    usual = TOLERANCES.get(expected.dtype, (0.0, 0.0))
+    rtol, atol = (usual[0] if rtol is None else rtol), (usual[1] if atol is None else atol)
+    wrong = ~torch.isclose(
+        got.to(expected.device, torch.float64), expected.double(), rtol, atol, equal_nan=True
+    )
+    if not wrong.any():
+        return
+    index = tuple(wrong.nonzero()[0].tolist())
+    count = int(wrong.sum())
+    of = f"{count} of {wrong.numel()} values differ; the first" if wrong.numel() > 1 else "it"
+    place = f" at index {list(index)}" if index else ""
+    raise Failure(
+        f"{what}: {of}{place} is {_number(got[index])}, expected {_number(expected[index])}."
+        + (f" {note}" if note else "")
+    )
+
+
+def shape_of(got: Any, shape: Sequence[int], what: str = "the result") -> None:
+    """Fail unless `got` is a tensor of this shape."""
+    if got is None:
+        raise Failure(f"{what} is None. Did you forget to `return` it?")
+    if not isinstance(got, torch.Tensor):
+        raise Failure(f"{what} is a {_type_name(got)}; a tensor was asked for.")
+    if got.shape != torch.Size(shape):
+        raise Failure(f"{what} has shape {tuple(got.shape)}; {tuple(shape)} was asked for.")
+
+
+def untouched(after: Any, before: torch.Tensor, what: str) -> None:
+    """Fail unless the argument `what` still has the values it came with."""
+    if not (isinstance(after, torch.Tensor) and after.shape == before.shape) or not torch.equal(
+        after.nan_to_num(7.0), before.nan_to_num(7.0)
+    ):
+        raise Failure(
+            f"`{what}` itself was changed. In-place operations (`-=`, `/=`, `mul_`, `out=`) write "
+            "into the caller's tensor; make a new one."
+        )
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether two replies of an agent show the same behaviour."""
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        if one.shape != other.shape or one.dtype != other.dtype or one.device != other.device:
+            return False
+        if one.device.type == "meta" or one.numel() == 0:
+            return True
+        if not (one.is_floating_point() or one.is_complex()):
+            return torch.equal(one, other)
+        rtol, atol = TOLERANCES.get(one.dtype, (1e-5, 1e-5))
+        # A mistake may be written in many ways, so this is wider than a check.
+        return torch.allclose(one, other, rtol * 5, atol * 5, equal_nan=True)
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(alike, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(alike(one[key], other[key]) for key in one)
+    if isinstance(one, float):
+        return one == other or abs(one - other) <= 1e-5 * abs(other) or (one != one != other)
+    return hasattr(one, "number") or one == other  # two handles are alike whatever they hold
+
+
+def _type_name(value: Any) -> str:
+    return "module or another object" if isinstance(value, Subject) else type(value).__name__
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _number(value: torch.Tensor) -> str:
+    if value.is_floating_point():
+        return f"{value.item():.6g}"
+    return str(value.item())

@@ -1,0 +1,91 @@
+"""Which known mistake an answer made, found by running the mistakes on the same inputs."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from autograder.judge.agent import Agent
+from autograder.judge.compare import alike
+from autograder.judge.draw import Draw
+from autograder.judge.exercise import Check, Exercise, Mistake
+from autograder.judge.subject import Failure, LocalLink, Recorder, Subject
+
+
+def run_check(
+    exercise: Exercise, check: Check, link: Any, seed: int, device: str = "cpu"
+) -> tuple[str | None, list[dict[str, Any]]]:
+    """Run one check over `link`: what it says against the answer (None: passed), and the replies.
+
+    The draws depend on the seed, the exercise and the check alone, so every answer meets the same.
+    """
+    recorder = Recorder(link)
+    ruled_out = exercise.ruled_out.says if exercise.ruled_out else ""
+    answer = Subject(recorder, exercise.name, ruled_out=ruled_out)
+    reference = Subject(LocalLink(Agent(exercise.reference, (), device)), "the reference")
+    try:
+        check.run(answer, reference, Draw(seed, exercise.name, check.name, device=device))
+    except Failure as failure:
+        return str(failure), recorder.replies
+    except Exception as error:
+        # A value that no check foresaw: it loses this check alone.
+        return f"This can't be checked: {type(error).__name__}: {error}", recorder.replies
+    return None, recorder.replies
+
+
+def agent_for(exercise: Exercise, answer: Any, device: str = "cpu") -> Agent:
+    """An agent that holds `answer` and watches for what the exercise rules out."""
+    return Agent(answer, exercise.ruled_out.names if exercise.ruled_out else (), device)
+
+
+def diagnose(
+    exercise: Exercise,
+    failed: dict[str, list[dict[str, Any]]],
+    passed: set[str],
+    seed: int,
+    device: str = "cpu",
+) -> dict[str, Mistake]:
+    """For each failed check, by name, the mistake that behaves like the answer, if there is one.
+
+    `failed` has the answer's replies in each. A mistake that fails where the answer `passed` is
+    not the answer's. Of several, the one that behaves like it in the most checks is meant, and
+    the earlier one of equals.
+    """
+    checks = {check.name: check for check in exercise.checks}
+
+    @cache
+    def tried(place: int, name: str) -> tuple[str | None, Any]:
+        link = LocalLink(agent_for(exercise, exercise.mistakes[place].answer, device))
+        message, replies = run_check(exercise, checks[name], link, seed, device)
+        return message, [_behaviour(reply) for reply in replies]
+
+    def matches(place: int, name: str) -> bool:
+        message, behaviour = tried(place, name)
+        return message is not None and alike(behaviour, behaviours[name])
+
+    behaviours = {name: [_behaviour(reply) for reply in failed[name]] for name in failed}
+    found = {}
+    for name in failed:
+        candidates = [
+            place
+            for place in range(len(exercise.mistakes))
+            if matches(place, name) and all(tried(place, other)[0] is None for other in passed)
+        ]
+        if candidates:
+            best = max(candidates, key=lambda place: sum(matches(place, name) for name in failed))
+            found[name] = exercise.mistakes[best]
+    return found
+
+
+def _behaviour(reply: dict[str, Any]) -> dict[str, Any]:
+    """What of a reply tells two answers apart: names of classes, lines and prints do not."""
+    error = reply["error"] and (reply["error"]["type"], reply["error"]["message"])
+    value = reply["value"]
+    if isinstance(value, dict) and "module" in value:
+        value = {key: value[key] for key in value if key not in ("type", "modules")}
+    return {
+        "value": value,
+        "error": error,
+        "ruled_out": bool(reply["ruled_out"]),
+        **{key: reply.get(key) for key in ("arguments", "gradients", "parameters")},
+    }

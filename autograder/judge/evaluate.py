@@ -1,0 +1,110 @@
+"""Judging an answer: every check in order, then the diagnosis of those that failed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from autograder import course
+from autograder.devices import device as course_device
+from autograder.judge.diagnose import agent_for, diagnose, run_check
+from autograder.judge.exercise import Exercise
+from autograder.judge.report import CheckResult, Report
+from autograder.judge.subject import Link, LocalLink
+
+PRINT_LIMIT = 1_000
+
+
+def evaluate(name: str, answer: Any, *, seed: int = 0, device: str = "cpu") -> Report:
+    """Judge `answer` as the exercise called `name`; CourseError if there is no such exercise.
+
+    The inputs are drawn from `seed`: the same seed repeats a run exactly.
+    """
+    exercise = course.exercise(name)
+    return judge(exercise, LocalLink(agent_for(exercise, answer, device)), seed, device)
+
+
+def check(name: str) -> Report:
+    """Judge what the caller's notebook calls `name`, and show the report. Never raises.
+
+    The seed is 0, or the environment variable COURSE_SEED.
+    """
+    caller = sys._getframe(1)
+    try:
+        exercise = course.exercise(name)
+        seed = int(os.environ.get("COURSE_SEED") or 0)
+        device = course_device().type
+        scope = {**caller.f_globals, **caller.f_locals}
+        if name not in scope:
+            return _nothing(
+                exercise,
+                seed,
+                f"There is no `{name}` in this notebook yet: run the cell that defines it, "
+                "then this one again.",
+            )
+        link = LocalLink(agent_for(exercise, scope[name], device))
+        return judge(exercise, link, seed, device)
+    except KeyboardInterrupt:
+        return Report(name, problem="You interrupted the check.")
+    except (Exception, SystemExit) as error:
+        return Report(name, problem=f"{type(error).__name__}: {error}"[:1000])
+
+
+def judge(exercise: Exercise, link: Link, seed: int, device: str = "cpu") -> Report:
+    """Run the checks of `exercise` against the answer at the other end of `link`."""
+    messages: dict[str, str | None] = {}
+    failed: dict[str, list[dict[str, Any]]] = {}
+    printed, interrupted = "", False
+    for check in exercise.checks:
+        if interrupted or any(messages.get(need, "") is not None for need in check.needs):
+            continue
+        try:
+            message, replies = run_check(exercise, check, link, seed, device)
+        except KeyboardInterrupt:
+            message, replies, interrupted = "You interrupted it here.", [], True
+        messages[check.name] = message
+        if message is not None:
+            failed[check.name] = replies
+        printed = printed or "".join(reply["printed"] for reply in replies)[:PRINT_LIMIT]
+    passed = messages.keys() - failed.keys()
+    found = {} if interrupted else diagnose(exercise, failed, passed, seed, device)
+    return Report(
+        exercise=exercise.name,
+        checks=[_result(exercise, place, messages, found) for place in range(len(exercise.checks))],
+        seed=seed,
+        printed=printed,
+    )
+
+
+def _result(exercise: Exercise, place: int, messages: Any, found: Any) -> CheckResult:
+    check = exercise.checks[place]
+    mistake = found.get(check.name)
+    tried = check.name in messages
+    message = messages.get(check.name)
+    if not tried:
+        waiting = [
+            f"«{one.sentence}»"
+            for one in exercise.checks
+            if one.name in check.needs and messages.get(one.name, "") is not None
+        ]
+        message = f"Not tried yet: first {' and '.join(waiting)}" if waiting else "Not tried."
+    return CheckResult(
+        name=check.name,
+        sentence=check.sentence,
+        points=check.points,
+        passed=tried and message is None,
+        message=message or "",
+        mistake=mistake.name if mistake else None,
+        advice=mistake.sentence if mistake else None,
+        tried=tried,
+    )
+
+
+def _nothing(exercise: Exercise, seed: int, problem: str) -> Report:
+    """A report on an answer that is not there."""
+    checks = [
+        CheckResult(one.name, one.sentence, one.points, False, tried=False)
+        for one in exercise.checks
+    ]
+    return Report(exercise.name, checks, seed, problem)

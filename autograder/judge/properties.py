@@ -1,0 +1,96 @@
+"""What every exercise promises, as checks that lessons share (curriculum.md: promised by every…)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from autograder.judge.compare import close, same, shape_of, untouched
+from autograder.judge.draw import Draw
+from autograder.judge.subject import Failure, Subject
+
+DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+
+
+def agrees_in_gradients(
+    got: Sequence[Any],
+    authority: Callable[..., torch.Tensor],
+    inputs: dict[str, torch.Tensor],
+    back: torch.Tensor,
+) -> None:
+    """Fail unless `got` are the gradients of `authority(**inputs)`, the gradient `back` run back."""
+    leaves = {name: tensor.detach().clone().requires_grad_() for name, tensor in inputs.items()}
+    expected = torch.autograd.grad(authority(**leaves), list(leaves.values()), back)
+    for name, one, right in zip(leaves, got, expected, strict=True):
+        if one is None:
+            raise Failure(
+                f"No gradient reaches `{name}`. Something on its way cuts it off: `.detach()`, "
+                "`.data`, `.item()`, `torch.tensor(...)`, `no_grad`, or numpy."
+            )
+        same(one, right, f"the gradient of `{name}`", rtol=1e-4, atol=1e-4)
+
+
+def keeps_dtypes(call: Callable[..., Any], *inputs: torch.Tensor) -> None:
+    """Fail unless `call` on inputs of each dtype returns that dtype, with about the same values."""
+    plain = call(*inputs)
+    for dtype in DTYPES:
+        result = call(*(one.to(dtype) for one in inputs))
+        shape_of(result, plain.shape)
+        if result.dtype != dtype:
+            short = str(dtype).removeprefix("torch.")
+            raise Failure(
+                f"For {short} inputs the result is {str(result.dtype).removeprefix('torch.')}; "
+                f"{short} was asked for. Cast back with `.to(x.dtype)`."
+            )
+        # Wide enough for arithmetic that is carried out in half precision throughout.
+        close(result, plain, f"the result for {dtype}", rtol=5e-2, atol=5e-2)
+
+
+def has_parameters(module: Subject, expected: dict[str, float], width: int) -> None:
+    """Fail unless `module` trains exactly these vectors of `width`, filled with these values."""
+    found = module.describe()
+    for name, value in expected.items():
+        if name not in found.parameters:
+            where = "is a buffer" if name in found.buffers else "is not among the parameters"
+            raise Failure(
+                f"`{name}` {where} (there are: {', '.join(found.parameters) or 'none'}), so no "
+                "optimizer would train it. Wrap it: "
+                f"`self.{name} = nn.Parameter(...)`."
+            )
+        info = found.parameters[name]
+        if info.shape != (width,):
+            raise Failure(f"`{name}` has shape {info.shape}; ({width},) was asked for.")
+        if not info.requires_grad:
+            raise Failure(f"`{name}` has requires_grad=False, so it would never be trained.")
+        start = found.state[name]
+        same(start, torch.full_like(start, value), f"`{name}` of a new module")
+    extra = [name for name in found.parameters if name not in expected]
+    if extra:
+        raise Failure(f"It also trains {', '.join(extra)}, which no formula here has.")
+
+
+def same_at_every_call(module: Subject, x: torch.Tensor, other: torch.Tensor) -> None:
+    """Fail if a call on `other`, or eval mode, changes what `module` makes of `x`."""
+    before = module(x)
+    shape_of(before, x.shape)
+    module(other)
+    same(module(x), before, "a second call on the same x")
+    same(module.eval()(x), before, "the call in eval mode")
+
+
+def owns_its_parameters(make: Callable[[], Subject], draw: Draw) -> None:
+    """Fail if two modules share a parameter: loading one must leave the other as it was."""
+    one, other = make(), make()
+    before = other.describe().state
+    one.load(**{name: draw.gain(*tensor.shape) for name, tensor in before.items()})
+    for name, tensor in other.describe().state.items():
+        same(tensor, before[name], f"`{name}` of one module, after another's was changed")
+
+
+def leaves_untouched(answer: Subject, **inputs: torch.Tensor) -> None:
+    """Fail if a call on `inputs`, in this order, changes one of them."""
+    after = answer.call(tuple(inputs.values())).arguments
+    for got, (name, given) in zip(after, inputs.items(), strict=True):
+        untouched(got, given, name)

@@ -1,0 +1,285 @@
+"""What a check sees of an answer: something to call, build, load and read, never the object itself.
+
+A Subject speaks to an Agent over a link. A link has one method, `perform(request) -> reply`, both
+of them plain data and tensors. The local link calls an agent in this process; a link to a sandboxed
+kernel carries the same requests as messages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from autograder.judge.agent import Agent, TooLong
+from autograder.judge.values import Handle, walk
+
+SECONDS = 10.0
+
+
+class Failure(Exception):
+    """What the student hears when a check does not hold."""
+
+
+class Link(Protocol):
+    """Carries requests to an agent and brings back its replies."""
+
+    def perform(self, request: dict[str, Any]) -> dict[str, Any]: ...
+
+
+class LocalLink:
+    """An agent in this process, each request with `seconds` of time."""
+
+    def __init__(self, agent: Agent, seconds: float = SECONDS):
+        self._agent, self._seconds = agent, seconds
+
+    def perform(self, request: dict[str, Any]) -> dict[str, Any]:
+        with _time_limit(self._seconds):
+            return self._agent.perform(request)
+
+
+@contextlib.contextmanager
+def _time_limit(seconds: float) -> Iterator[None]:
+    """Raise TooLong in this thread when time is up, and again each second if that is swallowed."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGALRM"):
+        yield  # no alarm here (Windows, threads): the student can still interrupt the kernel
+        return
+
+    def ring(signum: int, frame: Any) -> None:
+        raise TooLong(f"it ran for more than {seconds:g} seconds and was stopped")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+class Recorder:
+    """A link that keeps every reply, so that two answers can be compared by all that they did."""
+
+    def __init__(self, link: Link):
+        self._link = link
+        self.replies: list[dict[str, Any]] = []
+
+    def perform(self, request: dict[str, Any]) -> dict[str, Any]:
+        reply = self._link.perform(request)
+        self.replies.append(reply)
+        return reply
+
+
+@dataclass
+class Outcome:
+    """What one call did: its `value`, its arguments afterwards, and the gradients asked for."""
+
+    value: Any
+    arguments: tuple[Any, ...] = ()
+    keywords: dict[str, Any] = field(default_factory=dict)
+    gradients: tuple[Any, ...] = ()
+    keyword_gradients: dict[str, Any] = field(default_factory=dict)
+    parameters: dict[str, Any] = field(default_factory=dict)
+    error: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """A parameter or a buffer: two with the same `storage` share their memory."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    device: str
+    requires_grad: bool
+    storage: int
+
+
+@dataclass(frozen=True)
+class Description:
+    """A module's parameters, buffers, submodules (type name, training) and present values."""
+
+    parameters: dict[str, TensorInfo]
+    buffers: dict[str, TensorInfo]
+    modules: dict[str, tuple[str, bool]]
+    state: dict[str, torch.Tensor]
+
+
+class Subject:
+    """An answer, or something it returned (`handle`), called by `name` in messages.
+
+    Every method raises Failure, with a sentence for the student, where the answer raised, used a
+    function that `ruled_out` (its words for people) forbids, or returned what can't be read.
+    """
+
+    def __init__(self, link: Link, name: str, handle: int = 0, ruled_out: str = ""):
+        self._link, self._name, self._handle, self._ruled_out = link, name, handle, ruled_out
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The result of a call; what is not plain data comes back as a Subject."""
+        return self.call(args, kwargs).value
+
+    def untaped(self, *args: Any, **kwargs: Any) -> Any:
+        """The result of a call under `torch.no_grad()`."""
+        return self.call(args, kwargs, grad=False).value
+
+    def backward(self, gradient: torch.Tensor, *args: Any, **kwargs: Any) -> Outcome:
+        """A call and, from its one tensor, `gradient` run back to every argument and parameter."""
+        return self.call(args, kwargs, backward=gradient)
+
+    def call(
+        self, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, **options: Any
+    ) -> Outcome:
+        """A call with the options of the agent: method, seed, backward, meta, grad."""
+        outcome = self.attempt(args, kwargs, **options)
+        if outcome.error:
+            raise Failure(explain(outcome.error, self._name))
+        return outcome
+
+    def attempt(
+        self, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, **options: Any
+    ) -> Outcome:
+        """Like `call`, but an exception of the answer is in the outcome, not a Failure."""
+        sent = walk((args, kwargs or {}), _hand_over)
+        reply = self._perform(do="call", args=sent[0], kwargs=sent[1], **options)
+        positional, keywords = reply.get("arguments") or ((), {})
+        gradients, keyword_gradients = reply.get("gradients") or ((), {})
+        value = walk(reply["value"], self._take_over)
+        return Outcome(
+            value=value,
+            arguments=positional,
+            keywords=keywords,
+            gradients=gradients,
+            keyword_gradients=keyword_gradients,
+            parameters=reply.get("parameters") or {},
+            error=reply["error"],
+        )
+
+    def on_meta(self, *args: Any, **kwargs: Any) -> None:
+        """Run on the `meta` device, where tensors left on the CPU fail as they would on a GPU.
+
+        A run that fails for any other reason proves nothing and passes.
+        """
+        outcome = self.attempt(args, kwargs, meta=True)
+        if outcome.error:
+            if _is_device_mismatch(outcome.error):
+                raise Failure(
+                    "On a GPU this fails: a tensor was left on the CPU. "
+                    + explain(outcome.error, self._name)
+                )
+            return
+
+        def leaf(one: Any) -> None:
+            if isinstance(one, torch.Tensor) and one.device.type != "meta":
+                raise Failure(
+                    f"The input was on another device, and {self._name} returned a tensor on "
+                    f"`{one.device}`. Make new tensors on the input's device (`device=x.device`)."
+                )
+
+        walk(outcome.value, leaf)
+
+    def describe(self) -> Description:
+        """Parameters, buffers and submodules; Failure if this is no nn.Module."""
+        reply = self._perform(do="describe")
+        if reply["error"]:
+            raise Failure(explain(reply["error"], self._name))
+        found = reply["value"]
+        if not found["module"]:
+            raise Failure(f"{self._name} has to be an nn.Module; this is a {found['type']}.")
+
+        def infos(rows: list[Any]) -> dict[str, TensorInfo]:
+            return {row[0]: TensorInfo(tuple(row[1]), *row[2:]) for row in rows}
+
+        return Description(
+            infos(found["parameters"]),
+            infos(found["buffers"]),
+            {name: (kind, training) for name, kind, training in found["modules"]},
+            found["state"],
+        )
+
+    def load(self, **tensors: torch.Tensor) -> Subject:
+        """Copy values into parameters and buffers; a dot in a name is written as two underscores.
+
+        Returns the subject, so that `answer(5).load(weight=w)` reads in one line.
+        """
+        named = {name.replace("__", "."): tensor for name, tensor in tensors.items()}
+        return self._act(do="load", tensors=named)
+
+    def train(self, train: bool = True) -> Subject:
+        return self._act(do="mode", train=train)
+
+    def eval(self) -> Subject:
+        return self.train(False)
+
+    def to(self, dtype: torch.dtype | None = None, device: str | None = None) -> Subject:
+        return self._act(do="move", dtype=dtype, device=device)
+
+    def item(self, key: Any) -> Any:
+        """`answer[key]`."""
+        return self._read("item", key)
+
+    def attribute(self, name: str) -> Any:
+        """`answer.name`."""
+        return self._read("attribute", name)
+
+    def _read(self, kind: str, key: Any) -> Any:
+        reply = self._perform(do="read", path=[[kind, key]])
+        if reply["error"]:
+            raise Failure(explain(reply["error"], self._name))
+        return walk(reply["value"], self._take_over)
+
+    def _act(self, **request: Any) -> Subject:
+        reply = self._perform(**request)
+        if reply["error"]:
+            raise Failure(explain(reply["error"], self._name))
+        return self
+
+    def _perform(self, **request: Any) -> dict[str, Any]:
+        reply = self._link.perform({"target": self._handle, **request})
+        if reply["ruled_out"]:
+            name, line = reply["ruled_out"][0]
+            where = f" (line {line} of your code)" if line else ""
+            raise Failure(
+                f"`{name}`{where} is {self._ruled_out}, which is what this exercise is about. "
+                "Write the arithmetic yourself."
+            )
+        return reply
+
+    def _take_over(self, leaf: Any) -> Any:
+        if isinstance(leaf, Handle):
+            return Subject(self._link, f"{self._name}", leaf.number, self._ruled_out)
+        return leaf
+
+
+def _hand_over(leaf: Any) -> Any:
+    if isinstance(leaf, Subject):
+        return Handle(leaf._handle, "")
+    return leaf
+
+
+def explain(error: dict[str, Any], name: str) -> str:
+    """An exception of the answer as a sentence with the student's own line."""
+    where = f" in line {error['line']}: `{error['code']}`" if error["line"] else ""
+    match error["type"]:
+        case "NotImplementedError" if not error["message"]:
+            return f"{name} is not answered yet."
+        case "Unfit":
+            return f"{name} returned {error['message']}."
+        case "TooLong":
+            return f"{name} did not end{where}: {error['message']}."
+        case "SystemExit":
+            return f"{name} called `exit`{where}. An answer has to return its result."
+    message = f" ({error['message']})" if error["message"] else ""
+    return f"{name} stopped with {error['type']}{where}{message}."
+
+
+def _is_device_mismatch(error: dict[str, Any]) -> bool:
+    message = error["message"].lower()
+    return error["type"] == "MixedDevices" or any(
+        words in message
+        for words in ("on the expected device", "same device", "on the same device")
+    )

@@ -1,0 +1,117 @@
+"""What is seen of an answer while it runs: torch functions it must not use, mixed devices."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+_OURS = (
+    os.path.dirname(torch.__file__),
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep + "judge",
+)
+
+
+def students_line() -> int | None:
+    """The line, in the student's own file or cell, that is being executed now."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(_OURS):
+            return frame.f_lineno
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+class CallsWatch(TorchFunctionMode):
+    """Notes calls of torch functions called `names`, wherever and under whatever alias."""
+
+    def __init__(self, names: Iterable[str], found: dict[str, int | None]):
+        super().__init__()
+        self.names, self.found = frozenset(names), found
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        name = getattr(func, "__name__", "")
+        if name in self.names:
+            self.found.setdefault(name, students_line())
+        return func(*args, **(kwargs or {}))
+
+
+class LightDispatchMode(TorchDispatchMode):
+    """A dispatch mode whose first call does not import torch._dynamo, which takes two seconds."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
+class OperatorsWatch(LightDispatchMode):
+    """Notes operators called `names` below every Python function, in scripted code too."""
+
+    def __init__(self, names: Iterable[str], found: dict[str, int | None]):
+        super().__init__()
+        self.names, self.found = frozenset(names), found
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func._schema.name.removeprefix("aten::")
+        if name in self.names and not self.found:
+            self.found[name] = students_line()
+        return func(*args, **(kwargs or {}))
+
+
+class MixedDevices(RuntimeError):
+    """An operator got tensors that lie on different devices."""
+
+
+class MetaDevice(LightDispatchMode):
+    """Runs `meta` tensors as a GPU would: mixing them with CPU tensors is an error.
+
+    The meta kernels themselves let a CPU weight through (matmul, einsum, embedding), and refuse to
+    copy to the CPU, which a GPU does. So: operands on two devices raise MixedDevices, with the
+    exceptions CUDA makes too (zero-dimensional CPU tensors, CPU indices, copies), and a copy to
+    the CPU holds ones.
+    """
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        name = func._schema.name.removeprefix("aten::")
+        if name == "copy_":
+            return self._copy(func, args, kwargs)
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        on_meta = any(tensor.device.type == "meta" for tensor in tensors)
+        if on_meta and name == "_local_scalar_dense":
+            return torch.ones((), dtype=args[0].dtype).item()
+        if (
+            on_meta
+            and name == "_to_copy"
+            and torch.device(kwargs.get("device") or "meta") != (torch.device("meta"))
+        ):
+            dtype = kwargs.get("dtype") or args[0].dtype
+            return torch.ones(args[0].shape, dtype=dtype, device=kwargs["device"])
+        if on_meta:
+            self._refuse_mixture(name, args, tensors)
+        return func(*args, **kwargs)
+
+    @staticmethod
+    def _copy(func: Any, args: Any, kwargs: Any) -> Any:
+        into, source = args[:2]
+        if source.device.type == "meta" and into.device.type != "meta":
+            return into.fill_(1)
+        return func(*args, **kwargs)
+
+    @staticmethod
+    def _refuse_mixture(name: str, args: Any, tensors: list[torch.Tensor]) -> None:
+        if name.startswith(("index", "_index", "_unsafe_index")) and args[0].device.type == "meta":
+            indices = {id(leaf) for leaf in tree_leaves(args[1])}
+            tensors = [tensor for tensor in tensors if id(tensor) not in indices]
+        for tensor in tensors:
+            if tensor.device.type != "meta" and tensor.dim() > 0:
+                raise MixedDevices(
+                    f"`{name}` got a tensor of shape {tuple(tensor.shape)} that stayed on "
+                    f"{tensor.device} beside the input's device"
+                )

@@ -1,0 +1,959 @@
+"""Known wrong answers of lesson 01, each with the sentence its author should hear.
+
+A mistake of a function is a mistake of its module too, so each is written once.
+"""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from autograder.judge import Mistakes
+from autograder.judge.quiz import quiz_mistakes
+from solutions.norm import ManualLayerNorm as LayerNorm
+from solutions.norm import RMSNorm
+from solutions.norm import layer_norm as right_layer_norm
+from solutions.norm import rms_norm as right_rms_norm
+
+layer_norm = Mistakes("layer_norm")
+manual_layer_norm = Mistakes("ManualLayerNorm")
+rms_norm = Mistakes("rms_norm")
+rms_norm_module = Mistakes("RMSNorm")
+
+
+def module_of(function, weights, usual_eps, wide=False):
+    """A module that trains `weights`, (name, first value), and calls `function` on them.
+
+    A `wide` one computes in float32 at least and casts back, as RMSNorm has to.
+    """
+
+    class Module(nn.Module):
+        def __init__(self, width, eps=usual_eps):
+            super().__init__()
+            self.eps = eps
+            for name, value in weights:
+                setattr(self, name, nn.Parameter(torch.full((width,), value)))
+
+        def forward(self, x):
+            values = [getattr(self, name) for name, _ in weights]
+            if not wide:
+                return function(x, *values, self.eps)
+            result = function(widened(x), *values, self.eps)
+            return None if result is None else result.to(x.dtype)
+
+    Module.__name__ = function.__name__
+    return Module
+
+
+def widened(x):
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def both_layer_norms(sentence):
+    def add(function):
+        weights = (("weight", 1.0), ("bias", 0.0))
+        layer_norm(sentence)(function)
+        manual_layer_norm(sentence)(module_of(function, weights, 1e-5))
+        return function
+
+    return add
+
+
+def both_rms_norms(sentence, wide=True):
+    def add(function):
+        rms_norm(sentence)(function)
+        rms_norm_module(sentence)(module_of(function, (("weight", 1.0),), 1e-6, wide))
+        return function
+
+    return add
+
+
+def moments(x, dim=-1):
+    mean = x.mean(dim, keepdim=True)
+    return x - mean, (x - mean).square().mean(dim, keepdim=True)
+
+
+def mean_square(x, dim=-1):
+    return x.square().mean(dim, keepdim=True)
+
+
+# layer_norm and ManualLayerNorm
+
+
+@both_layer_norms(
+    "You divided the squares by C - 1. `torch.var` and `torch.std` do so unless you pass "
+    "`unbiased=False`; layer norm divides by C. At C = 4 the difference is 13 %."
+)
+def unbiased_variance(x, scale, shift, eps=1e-5):
+    centred, _ = moments(x)
+    return centred / torch.sqrt(x.var(-1, keepdim=True) + eps) * scale + shift
+
+
+@both_layer_norms(
+    "You added eps to the standard deviation, outside the square root. It belongs inside: "
+    "`sqrt(variance + eps)`."
+)
+def eps_outside_the_root(x, scale, shift, eps=1e-5):
+    centred, variance = moments(x)
+    return centred / (torch.sqrt(variance) + eps) * scale + shift
+
+
+@both_layer_norms(
+    "You divided by C - 1 and added eps outside the root: two steps of `x.std()` + eps. Use the "
+    "variance that divides by C, and put eps inside the root."
+)
+def unbiased_and_eps_outside(x, scale, shift, eps=1e-5):
+    centred, _ = moments(x)
+    return centred / (x.std(-1, keepdim=True) + eps) * scale + shift
+
+
+@both_layer_norms(
+    "eps is missing: a row of equal features is then 0 / 0, which is NaN. Add it to the variance."
+)
+def no_eps(x, scale, shift, eps=1e-5):
+    centred, variance = moments(x)
+    return centred / torch.sqrt(variance) * scale + shift
+
+
+@both_layer_norms(
+    "You clamped the variance at eps. Layer norm adds eps to it, for every row: "
+    "`sqrt(variance + eps)`."
+)
+def eps_as_a_floor(x, scale, shift, eps=1e-5):
+    centred, variance = moments(x)
+    return centred / torch.sqrt(variance.clamp(min=eps)) * scale + shift
+
+
+@both_layer_norms(
+    "You squared eps before adding it. It is added to the variance as it is: "
+    "`sqrt(variance + eps)`."
+)
+def eps_squared(x, scale, shift, eps=1e-5):
+    centred, variance = moments(x)
+    return centred / torch.sqrt(variance + eps**2) * scale + shift
+
+
+@both_layer_norms("The `eps` you were given is not used: yours is always 1e-5.")
+def fixed_eps(x, scale, shift, eps=1e-5):
+    return right_layer_norm(x, scale, shift, 1e-5)
+
+
+@both_layer_norms(
+    "You normalized over the whole tensor. Each row along the last axis has a mean and a variance "
+    "of its own: pass `dim=-1`."
+)
+def whole_tensor(x, scale, shift, eps=1e-5):
+    centred = x - x.mean()
+    return centred / torch.sqrt(centred.square().mean() + eps) * scale + shift
+
+
+@both_layer_norms(
+    "You normalized over the first axis, across the batch. A token must not depend on the other "
+    "tokens: use the last axis, `dim=-1`."
+)
+def first_axis(x, scale, shift, eps=1e-5):
+    centred, variance = moments(x, 0)
+    return centred / torch.sqrt(variance + eps) * scale + shift
+
+
+@both_layer_norms(
+    "You normalized over axis 1, which is the sequence in a (B, T, C) input. Use `dim=-1`, the "
+    "features."
+)
+def second_axis(x, scale, shift, eps=1e-5):
+    centred, variance = moments(x, 1 if x.dim() > 1 else 0)
+    return centred / torch.sqrt(variance + eps) * scale + shift
+
+
+@both_layer_norms(
+    "You normalized over the second to last axis, the sequence. Use `dim=-1`, the features."
+)
+def sequence_axis(x, scale, shift, eps=1e-5):
+    centred, variance = moments(x, -2 if x.dim() > 1 else -1)
+    return centred / torch.sqrt(variance + eps) * scale + shift
+
+
+@both_layer_norms(
+    "You normalized over the last two axes together, so every token depends on its neighbours. "
+    "Only the features, `dim=-1`, belong to one row."
+)
+def last_two_axes(x, scale, shift, eps=1e-5):
+    centred, variance = moments(x, (-2, -1) if x.dim() > 1 else -1)
+    return centred / torch.sqrt(variance + eps) * scale + shift
+
+
+@both_layer_norms(
+    "You normalized over every axis but the first. Only the features, `dim=-1`, belong to one row."
+)
+def all_axes_but_the_first(x, scale, shift, eps=1e-5):
+    centred, variance = moments(x, tuple(range(1, x.dim())) or -1)
+    return centred / torch.sqrt(variance + eps) * scale + shift
+
+
+@both_layer_norms(
+    "`keepdim=True` is missing on the mean or the variance. Without it they lose the last axis and "
+    "line up with the wrong axis of x, or with none."
+)
+def no_keepdim(x, scale, shift, eps=1e-5):
+    mean = x.mean(-1)
+    variance = x.var(-1, unbiased=False)
+    return (x - mean) / torch.sqrt(variance + eps) * scale + shift
+
+
+@both_layer_norms(
+    "You left out `scale`. It starts as ones, so nothing looks wrong until it has been trained."
+)
+def scale_dropped(x, scale, shift, eps=1e-5):
+    return right_layer_norm(x, torch.ones_like(scale), 0 * scale + shift, eps)
+
+
+@both_layer_norms(
+    "You left out `shift`. It starts as zeros, so nothing looks wrong until it has been trained."
+)
+def shift_dropped(x, scale, shift, eps=1e-5):
+    return right_layer_norm(x, scale, 0 * shift, eps)
+
+
+@layer_norm("You left out both `scale` and `shift`: the last step multiplies and adds them.")
+def scale_and_shift_dropped(x, scale, shift, eps=1e-5):
+    centred, variance = moments(x)
+    return centred / torch.sqrt(variance + eps)
+
+
+@both_layer_norms("You swapped `scale` and `shift`: scale multiplies, shift is added.")
+def scale_and_shift_swapped(x, scale, shift, eps=1e-5):
+    return right_layer_norm(x, shift, scale, eps)
+
+
+@both_layer_norms("You added `shift` before multiplying by `scale`. Multiply first, then add.")
+def shift_before_scale(x, scale, shift, eps=1e-5):
+    centred, variance = moments(x)
+    return (centred / torch.sqrt(variance + eps) + shift) * scale
+
+
+@both_layer_norms("You subtracted `shift`; it is added.")
+def shift_subtracted(x, scale, shift, eps=1e-5):
+    return right_layer_norm(x, scale, -shift, eps)
+
+
+@both_layer_norms(
+    "You divided by `1 + scale` or multiplied by it. Here the row is multiplied by `scale` itself."
+)
+def one_plus_scale(x, scale, shift, eps=1e-5):
+    return right_layer_norm(x, 1 + scale, shift, eps)
+
+
+@both_layer_norms(
+    "You did not subtract the mean from x. That is RMS norm's idea; layer norm centres each row "
+    "first."
+)
+def mean_not_subtracted(x, scale, shift, eps=1e-5):
+    return x / torch.sqrt(mean_square(x) + eps) * scale + shift
+
+
+@both_layer_norms(
+    "You divided by the standard deviation but left x itself uncentred: subtract the mean in the "
+    "numerator too."
+)
+def numerator_not_centred(x, scale, shift, eps=1e-5):
+    _, variance = moments(x)
+    return x / torch.sqrt(variance + eps) * scale + shift
+
+
+@both_layer_norms(
+    "You divided by the mean of x², not of (x - mean)². The variance is taken around the mean."
+)
+def squares_not_centred(x, scale, shift, eps=1e-5):
+    centred, _ = moments(x)
+    return centred / torch.sqrt(mean_square(x) + eps) * scale + shift
+
+
+@both_layer_norms("You divided by the variance. Take its square root: `sqrt(variance + eps)`.")
+def no_root(x, scale, shift, eps=1e-5):
+    centred, variance = moments(x)
+    return centred / (variance + eps) * scale + shift
+
+
+@both_layer_norms("You multiplied by the standard deviation; divide by it.")
+def multiplied_by_the_root(x, scale, shift, eps=1e-5):
+    centred, variance = moments(x)
+    return centred * torch.sqrt(variance + eps) * scale + shift
+
+
+@both_layer_norms("You subtracted the mean and stopped: divide by `sqrt(variance + eps)` too.")
+def only_centred(x, scale, shift, eps=1e-5):
+    centred, _ = moments(x)
+    return centred * scale + shift
+
+
+@both_layer_norms(
+    "You divided by the square root of the sum of squares. The variance is their mean: divide the "
+    "sum by C."
+)
+def sum_of_squares(x, scale, shift, eps=1e-5):
+    centred, variance = moments(x)
+    return centred / torch.sqrt(variance * x.shape[-1] + eps) * scale + shift
+
+
+@both_layer_norms(
+    "You divided by the mean distance from the mean (absolute values). Layer norm squares, "
+    "averages, and takes the root."
+)
+def mean_absolute_deviation(x, scale, shift, eps=1e-5):
+    centred, _ = moments(x)
+    return centred / (centred.abs().mean(-1, keepdim=True) + eps) * scale + shift
+
+
+@both_layer_norms(
+    "You rescaled the row to the range from its minimum to its maximum. Layer norm uses its mean "
+    "and variance."
+)
+def minimum_and_maximum(x, scale, shift, eps=1e-5):
+    low, high = x.amin(-1, keepdim=True), x.amax(-1, keepdim=True)
+    return (x - low) / (high - low + eps) * scale + shift
+
+
+@both_layer_norms(
+    "You changed x in place (`x -= …`, `x.sub_(…)`, `x[…] = …`). The caller still needs x: "
+    "make a new tensor, `x = x - mean`."
+)
+def changes_x_in_place(x, scale, shift, eps=1e-5):
+    x -= x.mean(-1, keepdim=True)
+    x /= torch.sqrt(x.square().mean(-1, keepdim=True) + eps)
+    return x * scale + shift
+
+
+@both_layer_norms(
+    "You subtracted the mean from x in place. The caller still needs x: make a new tensor, "
+    "`x = x - mean`."
+)
+def centres_x_in_place(x, scale, shift, eps=1e-5):
+    x -= x.mean(-1, keepdim=True)
+    return x / torch.sqrt(x.square().mean(-1, keepdim=True) + eps) * scale + shift
+
+
+@layer_norm("You wrote the whole result into x. The caller still needs x: return a new tensor.")
+def writes_the_result_into_x(x, scale, shift, eps=1e-5):
+    x[...] = right_layer_norm(x, scale, shift, eps)
+    return x
+
+
+@both_layer_norms(
+    "You cut the mean and the variance out of the gradient (`.detach()`, `.data` or "
+    "`no_grad`). They depend on x, and training needs that path."
+)
+def statistics_detached(x, scale, shift, eps=1e-5):
+    centred, variance = moments(x.detach())
+    return (x - (x - centred).detach()) / torch.sqrt(variance + eps) * scale + shift
+
+
+@both_layer_norms(
+    "You cut the variance out of the gradient. It depends on x, and training needs that path."
+)
+def variance_detached(x, scale, shift, eps=1e-5):
+    centred, variance = moments(x)
+    return centred / torch.sqrt(variance.detach() + eps) * scale + shift
+
+
+@both_layer_norms(
+    "You cut x out of the gradient (`.detach()`, `.data`, `torch.tensor(x)` or numpy), so nothing "
+    "before this layer could learn."
+)
+def x_detached(x, scale, shift, eps=1e-5):
+    return right_layer_norm(x.detach(), scale, shift, eps)
+
+
+@both_layer_norms(
+    "You computed under `no_grad` or on `.data`, so no gradient leaves this layer at all."
+)
+def no_gradient_at_all(x, scale, shift, eps=1e-5):
+    with torch.no_grad():
+        return right_layer_norm(x, scale, shift, eps)
+
+
+@both_layer_norms(
+    "You computed in float32 and returned it. The result has x's dtype: end with `.to(x.dtype)`."
+)
+def returns_float32(x, scale, shift, eps=1e-5):
+    return right_layer_norm(x.float(), scale.float(), shift.float(), eps)
+
+
+@both_layer_norms(
+    "You computed in float64 and returned it. The result has x's dtype: end with `.to(x.dtype)`."
+)
+def returns_float64(x, scale, shift, eps=1e-5):
+    return right_layer_norm(x.double(), scale, shift, eps)
+
+
+@both_layer_norms(
+    "You made a new tensor without `device=x.device`. It is on the CPU, and a GPU refuses to mix."
+)
+def new_tensor_on_the_cpu(x, scale, shift, eps=1e-5):
+    plain = right_layer_norm(x, scale, shift, eps)
+    return plain + torch.zeros(x.shape[-1], dtype=x.dtype)
+
+
+@both_layer_norms(
+    "You called torch's own layer norm. It is right, and it is what this exercise asks you to "
+    "write: a mean, a variance, a root."
+)
+def torch_layer_norm(x, scale, shift, eps=1e-5):
+    return F.layer_norm(x, x.shape[-1:], scale, shift, eps)
+
+
+@both_layer_norms("You returned nothing: end the function with `return`.")
+def forgot_to_return(x, scale, shift, eps=1e-5):
+    right_layer_norm(x, scale, shift, eps)
+
+
+@both_layer_norms("You returned x as it came.")
+def returns_x(x, scale, shift, eps=1e-5):
+    return x
+
+
+def other_default(eps_given, right, catalogue, parameters):
+    def function(x, *weights, eps=eps_given):
+        return right(x, *weights, eps)
+
+    class Module(parameters):
+        def __init__(self, width, eps=eps_given):
+            super().__init__(width, eps)
+
+    name = f"default_eps_{eps_given:g}".replace("-", "_").replace(".", "_")
+    usual = "1e-5" if right is right_layer_norm else "1e-6"
+    sentence = f"Your eps is {eps_given:g} where none is given; this exercise says {usual}."
+    for one, answer in zip(catalogue, (function, Module), strict=True):
+        one.add(name, sentence, answer)
+
+
+for other in (1e-3, 1e-6, 1e-8, 1e-12):
+    other_default(other, right_layer_norm, (layer_norm, manual_layer_norm), LayerNorm)
+
+
+# ManualLayerNorm alone
+
+
+@manual_layer_norm(
+    "`weight` and `bias` are plain tensors: `parameters()` does not list them, no optimizer trains "
+    "them, and `.to(device)` leaves them behind. Wrap each in `nn.Parameter`."
+)
+class plain_tensors(nn.Module):
+    def __init__(self, width, eps=1e-5):
+        super().__init__()
+        self.weight, self.bias, self.eps = torch.ones(width), torch.zeros(width), eps
+
+    def forward(self, x):
+        return right_layer_norm(x, self.weight, self.bias, self.eps)
+
+
+@manual_layer_norm(
+    "`weight` and `bias` are buffers: they move with the module but no optimizer trains them. Wrap "
+    "each in `nn.Parameter`."
+)
+class buffers(nn.Module):
+    def __init__(self, width, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+        self.register_buffer("weight", torch.ones(width))
+        self.register_buffer("bias", torch.zeros(width))
+
+    def forward(self, x):
+        return right_layer_norm(x, self.weight, self.bias, self.eps)
+
+
+@manual_layer_norm("There is no `bias`: layer norm also adds a trained vector of zeros.")
+class no_bias(nn.Module):
+    def __init__(self, width, eps=1e-5):
+        super().__init__()
+        self.eps, self.weight = eps, nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        return right_layer_norm(x, self.weight, torch.zeros_like(self.weight), self.eps)
+
+
+def layer_norm_starting_as(weight, bias):
+    return module_of(right_layer_norm, (("weight", weight), ("bias", bias)), 1e-5)
+
+
+manual_layer_norm.add(
+    "starts_as_zeros",
+    "`weight` starts as zeros, so everything this layer is given comes out as `bias`. It starts "
+    "as ones.",
+    layer_norm_starting_as(0.0, 0.0),
+)
+manual_layer_norm.add(
+    "bias_starts_as_ones",
+    "`bias` starts as ones; zeros were asked for, so that a new layer only normalizes.",
+    layer_norm_starting_as(1.0, 1.0),
+)
+manual_layer_norm.add(
+    "starts_swapped",
+    "`weight` starts as zeros and `bias` as ones: it is the other way round.",
+    layer_norm_starting_as(0.0, 1.0),
+)
+manual_layer_norm.add(
+    "gamma_and_beta",
+    "Your parameters are called gamma and beta, as in the paper. Here, as in torch, they are "
+    "`weight` and `bias`: saved weights are loaded by name.",
+    module_of(right_layer_norm, (("gamma", 1.0), ("beta", 0.0)), 1e-5),
+)
+
+
+@manual_layer_norm(
+    "What `weight` and `bias` have learned has no effect. Either `forward` does not use them, or it "
+    "makes new ones at each call: make them once, in `__init__`."
+)
+class weights_made_in_forward(LayerNorm):
+    def forward(self, x):
+        return right_layer_norm(x, torch.ones_like(x[0]), torch.zeros_like(x[0]), self.eps)
+
+
+@manual_layer_norm(
+    "You keep running averages over calls, as batch norm does. Layer norm looks at the present row "
+    "alone, in training and in eval."
+)
+class running_averages(LayerNorm):
+    def __init__(self, width, eps=1e-5):
+        super().__init__(width, eps)
+        self.register_buffer("seen", torch.zeros(1))
+
+    def forward(self, x):
+        if self.training:
+            self.seen += 0.1 * (x.mean() - self.seen)
+        return right_layer_norm(x, self.weight, self.bias, self.eps) - self.seen
+
+
+@manual_layer_norm(
+    "In eval mode you return x as it came. A norm does the same in training and in eval."
+)
+class only_in_training(LayerNorm):
+    def forward(self, x):
+        return super().forward(x) if self.training else x
+
+
+class _SharedByAll(nn.Module):
+    shared: dict[int, list[nn.Parameter]] = {}
+
+    def share(self, width, *values):
+        made = self.shared.setdefault(
+            width, [nn.Parameter(torch.full((width,), value)) for value in values]
+        )
+        # Each run starts with fresh values, as in a fresh notebook.
+        for parameter, value in zip(made, values, strict=True):
+            parameter.data = torch.full((width,), value)
+        return made
+
+
+@manual_layer_norm(
+    "All your modules share one weight (a class attribute or a default argument). Make it in "
+    "`__init__`, for each module anew."
+)
+class shared_weights(_SharedByAll):
+    shared: dict[int, list[nn.Parameter]] = {}
+
+    def __init__(self, width, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+        self.weight, self.bias = self.share(width, 1.0, 0.0)
+
+    def forward(self, x):
+        return right_layer_norm(x, self.weight, self.bias, self.eps)
+
+
+# rms_norm and RMSNorm
+
+
+@both_rms_norms(
+    "You subtracted the mean. That is layer norm; RMS norm only scales: it divides x itself by the "
+    "root of the mean of x²."
+)
+def mean_subtracted(x, scale, eps=1e-6):
+    centred, variance = moments(x)
+    return centred / torch.sqrt(variance + eps) * scale
+
+
+@both_rms_norms(
+    "You divided by the standard deviation. RMS norm takes the mean of x², with no mean subtracted "
+    "inside."
+)
+def standard_deviation(x, scale, eps=1e-6):
+    _, variance = moments(x)
+    return x / torch.sqrt(variance + eps) * scale
+
+
+@both_rms_norms(
+    "You divided by `x.std()`, the standard deviation over C - 1. RMS norm takes the mean of x²."
+)
+def unbiased_standard_deviation(x, scale, eps=1e-6):
+    return x / torch.sqrt(x.var(-1, keepdim=True) + eps) * scale
+
+
+@both_rms_norms("You subtracted the mean in the numerator. RMS norm scales x itself.")
+def numerator_centred(x, scale, eps=1e-6):
+    centred, _ = moments(x)
+    return centred / torch.sqrt(mean_square(x) + eps) * scale
+
+
+@both_rms_norms("You divided the squares by C - 1. Their mean divides by C.")
+def divided_by_width_less_one(x, scale, eps=1e-6):
+    width = x.shape[-1]
+    return x / torch.sqrt(mean_square(x) * width / (width - 1) + eps) * scale
+
+
+@both_rms_norms(
+    "You added eps outside the square root. It belongs inside: `sqrt(mean_square + eps)`."
+)
+def rms_eps_outside_the_root(x, scale, eps=1e-6):
+    return x / (torch.sqrt(mean_square(x)) + eps) * scale
+
+
+@both_rms_norms(
+    "eps is missing: a row of zeros is then 0 / 0, which is NaN. Add it inside the root."
+)
+def rms_no_eps(x, scale, eps=1e-6):
+    return x / torch.sqrt(mean_square(x)) * scale
+
+
+@both_rms_norms("You clamped the mean of squares at eps. RMS norm adds eps to it, for every row.")
+def rms_eps_as_a_floor(x, scale, eps=1e-6):
+    return x / torch.sqrt(mean_square(x).clamp(min=eps)) * scale
+
+
+@both_rms_norms("You squared eps before adding it. It is added as it is.")
+def rms_eps_squared(x, scale, eps=1e-6):
+    return x / torch.sqrt(mean_square(x) + eps**2) * scale
+
+
+@both_rms_norms("The `eps` you were given is not used: yours is always 1e-6.")
+def rms_fixed_eps(x, scale, eps=1e-6):
+    return right_rms_norm(x, scale, 1e-6)
+
+
+@both_rms_norms(
+    "You divided by the square root of the sum of squares, the row's length. RMS norm takes their "
+    "mean: divide the sum by C."
+)
+def length_of_the_row(x, scale, eps=1e-6):
+    return x / torch.sqrt(mean_square(x) * x.shape[-1] + eps) * scale
+
+
+@both_rms_norms("You divided by the mean of squares. Take its square root.")
+def rms_no_root(x, scale, eps=1e-6):
+    return x / (mean_square(x) + eps) * scale
+
+
+@both_rms_norms("You multiplied by the root mean square; divide by it.")
+def rms_multiplied_by_the_root(x, scale, eps=1e-6):
+    return x * torch.sqrt(mean_square(x) + eps) * scale
+
+
+@both_rms_norms("You squared the mean. RMS norm takes the mean of the squares: square first.")
+def square_of_the_mean(x, scale, eps=1e-6):
+    return x / torch.sqrt(x.mean(-1, keepdim=True).square() + eps) * scale
+
+
+@both_rms_norms(
+    "You divided by the mean of absolute values. RMS norm squares, averages, and takes the root."
+)
+def mean_absolute_value(x, scale, eps=1e-6):
+    return x / (x.abs().mean(-1, keepdim=True) + eps) * scale
+
+
+@both_rms_norms(
+    "You normalized over the whole tensor. Each row along the last axis has a mean of squares of "
+    "its own: pass `dim=-1`."
+)
+def rms_whole_tensor(x, scale, eps=1e-6):
+    return x / torch.sqrt(x.square().mean() + eps) * scale
+
+
+@both_rms_norms(
+    "You normalized over the first axis, across the batch. A token must not depend on the other "
+    "tokens: use the last axis, `dim=-1`."
+)
+def rms_first_axis(x, scale, eps=1e-6):
+    return x / torch.sqrt(mean_square(x, 0) + eps) * scale
+
+
+@both_rms_norms(
+    "You normalized over axis 1, which is the sequence in a (B, T, C) input. Use `dim=-1`."
+)
+def rms_second_axis(x, scale, eps=1e-6):
+    return x / torch.sqrt(mean_square(x, 1 if x.dim() > 1 else 0) + eps) * scale
+
+
+@both_rms_norms(
+    "You normalized over the second to last axis, the sequence. Use `dim=-1`, the features."
+)
+def rms_sequence_axis(x, scale, eps=1e-6):
+    return x / torch.sqrt(mean_square(x, -2 if x.dim() > 1 else -1) + eps) * scale
+
+
+@both_rms_norms(
+    "You normalized over the last two axes together. Only the features, `dim=-1`, belong to one row."
+)
+def rms_last_two_axes(x, scale, eps=1e-6):
+    return x / torch.sqrt(mean_square(x, (-2, -1) if x.dim() > 1 else -1) + eps) * scale
+
+
+@both_rms_norms(
+    "You normalized over every axis but the first. Only the features, `dim=-1`, belong to one row."
+)
+def rms_all_axes_but_the_first(x, scale, eps=1e-6):
+    return x / torch.sqrt(mean_square(x, tuple(range(1, x.dim())) or -1) + eps) * scale
+
+
+@both_rms_norms(
+    "`keepdim=True` is missing. Without it the mean of squares lines up with the wrong axis of x, "
+    "or with none."
+)
+def rms_no_keepdim(x, scale, eps=1e-6):
+    return x / torch.sqrt(x.square().mean(-1) + eps) * scale
+
+
+@both_rms_norms(
+    "The scale has no effect: you left it out, or you make a new one at each call. It starts as "
+    "ones, so nothing looks wrong until it has been trained."
+)
+def rms_scale_dropped(x, scale, eps=1e-6):
+    return right_rms_norm(x, torch.ones_like(scale), eps) + 0 * scale
+
+
+@both_rms_norms(
+    "You multiplied by `1 + scale`, as Gemma does. Here the row is multiplied by `scale` itself."
+)
+def rms_one_plus_scale(x, scale, eps=1e-6):
+    return right_rms_norm(x, 1 + scale, eps)
+
+
+@both_rms_norms("You divided by `scale`; multiply by it.")
+def divided_by_scale(x, scale, eps=1e-6):
+    return right_rms_norm(x, 1 / scale, eps)
+
+
+@both_rms_norms(
+    "You changed x in place (`x /= …`, `x.mul_(…)`). The caller still needs x: make a new tensor."
+)
+def rms_changes_x_in_place(x, scale, eps=1e-6):
+    x /= torch.sqrt(mean_square(x) + eps)
+    return x * scale
+
+
+@rms_norm("You wrote the whole result into x. The caller still needs x: return a new tensor.")
+def rms_writes_the_result_into_x(x, scale, eps=1e-6):
+    x[...] = right_rms_norm(x, scale, eps)
+    return x
+
+
+@both_rms_norms(
+    "You cut the mean of squares out of the gradient (`.detach()`, `.data` or `no_grad`). It "
+    "depends on x, and training needs that path."
+)
+def rms_statistics_detached(x, scale, eps=1e-6):
+    return x / torch.sqrt(mean_square(x.detach()) + eps) * scale
+
+
+@both_rms_norms(
+    "You cut x out of the gradient (`.detach()`, `.data`, `torch.tensor(x)` or numpy), so nothing "
+    "before this layer could learn."
+)
+def rms_x_detached(x, scale, eps=1e-6):
+    return right_rms_norm(x.detach(), scale, eps)
+
+
+@both_rms_norms(
+    "You computed under `no_grad` or on `.data`, so no gradient leaves this layer at all."
+)
+def rms_no_gradient_at_all(x, scale, eps=1e-6):
+    with torch.no_grad():
+        return right_rms_norm(x, scale, eps)
+
+
+@both_rms_norms(
+    "You computed in float32 and returned it. The result has x's dtype: end with `.to(x.dtype)`.",
+    wide=False,
+)
+def rms_returns_float32(x, scale, eps=1e-6):
+    return right_rms_norm(x.float(), scale.float(), eps)
+
+
+@both_rms_norms(
+    "You computed in float64 and returned it. The result has x's dtype: end with `.to(x.dtype)`.",
+    wide=False,
+)
+def rms_returns_float64(x, scale, eps=1e-6):
+    return right_rms_norm(x.double(), scale, eps)
+
+
+@both_rms_norms(
+    "You made a new tensor without `device=x.device`. It is on the CPU, and a GPU refuses to mix."
+)
+def rms_new_tensor_on_the_cpu(x, scale, eps=1e-6):
+    wide = widened(x)
+    plain = right_rms_norm(wide, scale, eps).to(x.dtype)
+    return plain + torch.zeros(x.shape[-1], dtype=x.dtype)
+
+
+@both_rms_norms(
+    "You called torch's own RMS norm. It is right, and it is what this exercise asks you to write: "
+    "a mean of squares and a root."
+)
+def torch_rms_norm(x, scale, eps=1e-6):
+    return F.rms_norm(x, x.shape[-1:], scale, eps)
+
+
+@both_rms_norms("You returned nothing: end the function with `return`.")
+def rms_forgot_to_return(x, scale, eps=1e-6):
+    right_rms_norm(x, scale, eps)
+
+
+@both_rms_norms("You returned x as it came.")
+def rms_returns_x(x, scale, eps=1e-6):
+    return x
+
+
+for other in (1e-3, 1e-5, 1e-8, 1e-12):
+    other_default(other, right_rms_norm, (rms_norm, rms_norm_module), RMSNorm)
+
+
+# RMSNorm alone
+
+
+@rms_norm_module(
+    "You took the mean of squares in the input's own float16 or bfloat16. The squares of float16 "
+    "features near 300 overflow to infinity, and 1 / infinity is a silent zero: convert x to "
+    "float32 before you square it, and back at the end."
+)
+class statistics_in_half_precision(RMSNorm):
+    def forward(self, x):
+        return (x / torch.sqrt(mean_square(x) + self.eps) * self.weight).to(x.dtype)
+
+
+@rms_norm_module(
+    "You cast back to x's dtype before multiplying by `weight`. A float32 weight then makes the "
+    "result float32 again: cast last."
+)
+class casts_before_the_weight(RMSNorm):
+    def forward(self, x):
+        wide = widened(x)
+        return (wide * torch.rsqrt(mean_square(wide) + self.eps)).to(x.dtype) * self.weight
+
+
+@rms_norm_module(
+    "`weight` is a plain tensor: `parameters()` does not list it, no optimizer trains it, and "
+    "`.to(device)` leaves it behind. Wrap it in `nn.Parameter`."
+)
+class plain_tensor(nn.Module):
+    def __init__(self, width, eps=1e-6):
+        super().__init__()
+        self.weight, self.eps = torch.ones(width), eps
+
+    def forward(self, x):
+        return right_rms_norm(x, self.weight, self.eps)
+
+
+@rms_norm_module(
+    "`weight` is a buffer: it moves with the module but no optimizer trains it. Wrap it in "
+    "`nn.Parameter`."
+)
+class buffer(nn.Module):
+    def __init__(self, width, eps=1e-6):
+        super().__init__()
+        self.eps = eps
+        self.register_buffer("weight", torch.ones(width))
+
+    def forward(self, x):
+        return right_rms_norm(x, self.weight, self.eps)
+
+
+@rms_norm_module("There is a `bias`. RMS norm adds nothing: it has a `weight` alone.")
+class has_a_bias(RMSNorm):
+    def __init__(self, width, eps=1e-6):
+        super().__init__(width, eps)
+        self.bias = nn.Parameter(torch.zeros(width))
+
+    def forward(self, x):
+        return super().forward(x) + self.bias
+
+
+rms_norm_module.add(
+    "weight_starts_as_zeros",
+    "`weight` starts as zeros, so everything this layer is given comes out as 0. It starts as ones.",
+    module_of(right_rms_norm, (("weight", 0.0),), 1e-6),
+)
+rms_norm_module.add(
+    "parameter_named_otherwise",
+    "Your parameter is called scale. Here, as in torch, it is `weight`: saved weights are loaded by "
+    "name.",
+    module_of(right_rms_norm, (("scale", 1.0),), 1e-6),
+)
+
+
+@rms_norm_module(
+    "All your modules share one weight (a class attribute or a default argument). Make it in "
+    "`__init__`, for each module anew."
+)
+class rms_shared_weight(_SharedByAll):
+    shared: dict[int, list[nn.Parameter]] = {}
+
+    def __init__(self, width, eps=1e-6):
+        super().__init__()
+        self.eps = eps
+        (self.weight,) = self.share(width, 1.0)
+
+    def forward(self, x):
+        return RMSNorm.forward(self, x)
+
+
+norm_quiz = quiz_mistakes(
+    "norm_quiz",
+    {
+        1: {
+            "a": "One mean for the whole tensor is `x.mean()` without `dim=-1`: it mixes "
+            "tokens of different sentences.",
+            "c": "One mean for each feature is what you get over the batch and the sentence; "
+            "LayerNorm reads along the features, not across the tokens.",
+            "d": "One mean for each sentence would mix its tokens, and each token would depend"
+            " on the ones after it.",
+        },
+        2: {
+            "a": "The subtraction does give zeros, but the variance is 0 as well, and the row "
+            "is then divided by its root: what is 0 divided by 0?",
+            "b": "The zeros above the line stay zeros when they are divided by a small number;"
+            " and without `eps` that number is 0 itself.",
+            "c": "Infinity would need something other than 0 above the line; here the row "
+            "minus its mean is 0, four times.",
+        },
+        3: {
+            "b": "300 fits well: float16 ends at 65,504. Look at what RMSNorm computes from "
+            "the features first.",
+            "c": "1e-6 next to a mean of squares near 90,000 changes nothing; a large `eps` "
+            "also shrinks the outputs, it does not make them exactly 0.",
+            "d": "An RMSNorm's weight begins as ones, and the features vanish before the "
+            "weight is used.",
+        },
+        4: {
+            "a": "A norm can only stay still here if it takes away what was added; put [1, 3] "
+            "and [8, 10] through RMSNorm by hand.",
+            "b": "LayerNorm subtracts the row's mean first, and adding 7 to every feature adds"
+            " 7 to that mean too.",
+            "d": "One of the two subtracts the row's mean, and the mean grows by 7 as well, so"
+            " nothing is left of it there.",
+        },
+        5: {
+            "a": "The place of `eps` shows on rows that are almost constant, and at every "
+            "width; here all rows are off by one factor, which fades as C grows.",
+            "c": "Over the batch each row would change in its own way, at any width; here all "
+            "outputs share one factor, which fades as C grows.",
+            "d": "A missing scale changes each feature by its own factor, and just as much at "
+            "C = 768.",
+        },
+        6: {
+            "a": "Autograd follows tensors that ask for a gradient; a plain `torch.ones` does "
+            "not, and a module lists only its parameters for the optimizer.",
+            "b": "The first outputs are right, since ones are what the weight begins with; and"
+            " training can't put right what it does not know.",
+            "c": "A module may hold any attribute, and a plain tensor multiplies just as well:"
+            " that is why nobody notices.",
+        },
+    },
+)
