@@ -53,8 +53,8 @@ if [ "$(version .venv/bin/python)" != "$found" ] || ! .venv/bin/python -m pip --
 fi
 rm -f .venv/ready
 
-# pip shows its progress to a person; where nobody watches (CI), only errors. The log has it all.
-[ -t 1 ] && quiet= || quiet="-qq --progress-bar off"
+# pip shows its progress to a person; where nobody watches (CI), only warnings. The log has it all.
+[ -t 1 ] && quiet= || quiet="--quiet --progress-bar off"
 pip_install() {
     .venv/bin/python -m pip install $quiet --log $log -c constraints.txt "$@" && return
     if grep -q 'No space left on device' $log; then no_space; fi

@@ -211,6 +211,7 @@ def mistakes(
     `autograder mistakes layer_norm rms_norm`
     """
     from rich.console import Console
+    from rich.progress import track
 
     from autograder import course
     from autograder.judge.catalogue import table as catalogue
@@ -219,7 +220,15 @@ def mistakes(
         chosen = [course.exercise(name) for name in exercise]
     else:
         chosen = [one for lesson in course.lessons() for one in lesson.exercises]
-    rows = list(catalogue(chosen, seed))
+    rows = list(
+        track(
+            catalogue(chosen, seed),
+            "Trying mistakes",
+            total=sum(len(one.mistakes) for one in chosen),
+            console=Console(stderr=True),
+            disable=not sys.stderr.isatty(),
+        )
+    )
     table = _table("Exercise", "Mistake", "Lost", "Recognised", "Checks that fail")
     for row in rows:
         table.add_row(

@@ -86,7 +86,7 @@ class Notebook:
             "count => document.querySelectorAll('.jp-Notebook .jp-Cell').length === count",
             arg=len(ids),
         )
-        page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for()
+        page.get_by_text("| Idle").wait_for()  # cells sent to a kernel that starts would be lost
 
     def cell(self, name: str):
         return self.page.locator(".jp-Notebook .jp-Cell").nth(self.ids.index(name))
@@ -156,6 +156,7 @@ def settle(private: Path, dark: bool = False) -> None:
 
 
 def picture(page, name: str) -> None:
+    """A picture of the page, or of one element of it."""
     if folder := os.environ.get("COURSE_SCREENSHOTS"):
         Path(folder).mkdir(parents=True, exist_ok=True)
         page.screenshot(path=Path(folder) / f"{name}.png")
@@ -179,18 +180,26 @@ def test_a_student_learns_what_is_wrong(browser, tmp_path: Path) -> None:
         notebook.write("layer_norm", UNBIASED)
         notebook.run("layer_norm")
         said = notebook.run("check_layer_norm")
-        picture(page, "wrong")
+        picture(notebook.cell("check_layer_norm"), "wrong")
         assert "unbiased" in said and "Known mistake" in said
 
         notebook.write("layer_norm", reference)
         notebook.run("layer_norm")
         said = notebook.run("check_layer_norm")
-        picture(page, "right")
+        picture(notebook.cell("check_layer_norm"), "right")
         points = next(one.points for one in LESSON.exercises if one.name == "layer_norm")
         assert f"{points} of {points} points" in said
 
         verdict = notebook.validate()
         assert 'check("rms_norm")' in verdict and 'check("layer_norm")' not in verdict
+
+        if os.environ.get("COURSE_SCREENSHOTS"):
+            settle(tmp_path / "jupyter", dark=True)
+            page.reload()
+            notebook = Notebook(page, notebook.ids)
+            for name in ("cell-003", "cell-015", "check_layer_norm"):
+                picture(notebook.cell(name), f"dark-{name}")
+            picture(page, "dark")
     page.close()
 
 

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from autograder import builder
-from autograder.builder import fresh
+from autograder.builder import fresh, notebooks
 from autograder.course import CourseError, Lesson
 from autograder.judge import Exercise
 
@@ -228,6 +228,7 @@ def test_pictures_are_compared_by_what_they_show(form, committed, fine):
         ("1 / 0\n", "1 / 0\n" * 16, 22, "has 16 lines"),
         ("1 / 0\n", "", 22, "this block is empty"),
         ("```python needs", "```bash needs", 17, "jupytext would run this bash block"),
+        ("Some prose.", "<!-- #region -->\n```python\n```\n<!-- #endregion -->", 1, "#region"),
     ],
 )
 def test_what_is_wrong_with_a_lesson_is_said_at_its_line(small, old, new, line, words):
@@ -283,6 +284,12 @@ def test_a_cell_that_fails_is_named_by_the_lessons_line(small, old, new, line, w
         builder.build([small])
     assert str(said.value).startswith(f"lessons/01_doubling.md:{line}: ")
     assert words in str(said.value)
+
+
+def test_a_kernel_that_is_not_installed_is_said_with_its_remedy(small, monkeypatch):
+    monkeypatch.setattr(notebooks, "CPU", "course-none")
+    with pytest.raises(CourseError, match="course-none is not installed here; run `autograder ker"):
+        builder.build([small])
 
 
 def test_watching_shows_new_prose_at_once_and_executes_new_code(small, monkeypatch):

@@ -54,7 +54,7 @@ def build(
 
             for path, notebook in _made(lesson, reuse, started):
                 text = nbformat.writes(notebook) + "\n"
-                committed = path.read_text("utf-8") if path.exists() else None
+                committed = path.read_text("utf-8", "replace") if path.exists() else None
                 name = path.relative_to(lesson.root)
                 if committed is None:
                     stale.append(f"{name}: the file is missing; `autograder build` writes it.")

@@ -23,7 +23,7 @@ def difference(committed: str, built: str) -> str | None:
 
     Pictures are compared by their pixels and everything else exactly.
     """
-    pairs = zip_longest(committed.splitlines(), built.splitlines())
+    pairs = zip_longest(committed.split("\n"), built.split("\n"))
     cell = "the notebook's metadata"
     for number, (old, new) in enumerate(pairs, 1):
         if named := re.fullmatch(r'   "id": "(.+)",', new or ""):

@@ -37,10 +37,18 @@ def source(lesson: Lesson) -> NotebookNode:
 def read(lesson: Lesson) -> tuple[NotebookNode, dict[str, int]]:
     """The source notebook, and for the id of each code cell the line where its block begins."""
     text = lesson.source.read_text("utf-8")
-    begins = iter(_blocks(text, lesson))
+    blocks, cells = _blocks(text, lesson), jupytext.reads(text, fmt="md").cells
+    if len(blocks) != sum(cell.cell_type == "code" for cell in cells):
+        raise problem(
+            lesson,
+            1,
+            "jupytext finds other code cells than there are ```python blocks; "
+            "take the blocks out of HTML comments and #region markers",
+        )
+    begins = iter(blocks)
     notebook = v4.new_notebook(metadata=deepcopy(METADATA))
     lines: dict[str, int] = {}
-    for cell in jupytext.reads(text, fmt="md").cells:
+    for cell in cells:
         if cell.cell_type == "markdown":
             _add(notebook, v4.new_markdown_cell(cell.source))
         elif cell.cell_type == "code":

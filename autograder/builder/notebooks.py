@@ -86,8 +86,12 @@ def solve(
         raise CourseError(
             f"The kernel {CPU} is not installed here; run `autograder kernels`."
         ) from None
-    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-        raise _failed(running[-1], lesson, lines, error) from None
+    except (CellExecutionError, RuntimeError, OSError) as error:
+        if not running:
+            raise CourseError(
+                f"The kernel {CPU} does not start here ({error}); run `autograder kernels`."
+            ) from error
+        raise _failed(running[-1], lesson, lines, error) from error
     for cell in code_cells(notebook):
         _settle(cell, lesson, lines)
     notebook.metadata = deepcopy(source.metadata)
@@ -127,8 +131,10 @@ def _failed(
             line += int(inside[1])
     elif isinstance(error, CellTimeoutError):
         said = f"ran longer than {CELL_TIMEOUT} seconds"
-    else:
+    elif isinstance(error, DeadKernelError):
         said = "ended the kernel"
+    else:
+        said = f"was not executed to its end: {error}"
     return problem(lesson, line, f"the cell {cell.id!r} {said}")
 
 

@@ -81,7 +81,7 @@ def _grade_one(one: Submission, course: CourseFolder, ledger: Ledger, seed: int 
         return Outcome(one.student, "", 0, 0, "flagged", one.note)
     fingerprint = course.fingerprint(one.lesson, one.path, seed)
     outcome = ledger.find(one.student, one.stem, fingerprint)
-    if outcome is None or not course.feedback(one.student, one.stem).exists():
+    if outcome is None or not course.holds(one.student, one.stem):
         outcome, settled = _grade_anew(one, course)
         if settled:
             ledger.keep(outcome, fingerprint)

@@ -148,6 +148,15 @@ class CourseFolder:
                 grade.needs_manual_grade = False
             gradebook.db.commit()
 
+    def holds(self, student: str, stem: str) -> bool:
+        """Whether the grade and the feedback of an earlier run are still there."""
+        with Gradebook(self.db_url) as gradebook:
+            try:
+                gradebook.find_submission(stem, nbgrader_id(student))
+            except MissingEntry:
+                return False
+        return self.feedback(student, stem).exists()
+
     def score(self, student: str, stem: str) -> tuple[float, float]:
         """Points and maximum as the gradebook has them, changes by hand included."""
         with Gradebook(self.db_url) as gradebook:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 _OURS = (
     os.path.dirname(torch.__file__),
@@ -74,7 +74,7 @@ class MetaDevice(LightDispatchMode):
     The meta kernels themselves let a CPU weight through (matmul, einsum, embedding), and refuse to
     copy to the CPU, which a GPU does. So: operands on two devices raise MixedDevices, with the
     exceptions CUDA makes too (zero-dimensional CPU tensors, CPU indices, copies), and a copy to
-    the CPU holds ones.
+    the CPU holds stand-in values: ones, or zeros where the dtype is an integer's.
     """
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -84,24 +84,27 @@ class MetaDevice(LightDispatchMode):
             return self._copy(func, args, kwargs)
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         on_meta = any(tensor.device.type == "meta" for tensor in tensors)
-        if on_meta and name == "_local_scalar_dense":
-            return torch.ones((), dtype=args[0].dtype).item()
-        if (
-            on_meta
-            and name == "_to_copy"
-            and torch.device(kwargs.get("device") or "meta") != (torch.device("meta"))
-        ):
-            dtype = kwargs.get("dtype") or args[0].dtype
-            return torch.ones(args[0].shape, dtype=dtype, device=kwargs["device"])
-        if on_meta:
-            self._refuse_mixture(name, args, tensors)
-        return func(*args, **kwargs)
+        if not on_meta:
+            return func(*args, **kwargs)
+        self._refuse_mixture(name, args, tensors)
+        device = kwargs.get("device")
+        if name == "_to_copy" and device is not None and torch.device(device).type != "meta":
+            return func(_stand_in(args[0]), **kwargs)
+        makes_new_values = not func._schema.is_mutable and not any(
+            result.alias_info for result in func._schema.returns
+        )
+        if not makes_new_values or device is not None:
+            return func(*args, **kwargs)
+        # On stand-ins the CPU kernels run: several meta kernels first import torch._dynamo, which
+        # takes a second.
+        result = func(*tree_map(_stand_in, args), **tree_map(_stand_in, kwargs))
+        return result if name == "_local_scalar_dense" else tree_map(_as_meta, result)
 
     @staticmethod
     def _copy(func: Any, args: Any, kwargs: Any) -> Any:
         into, source = args[:2]
         if source.device.type == "meta" and into.device.type != "meta":
-            return into.fill_(1)
+            return into.copy_(_stand_in(source))
         return func(*args, **kwargs)
 
     @staticmethod
@@ -115,3 +118,15 @@ class MetaDevice(LightDispatchMode):
                     f"`{name}` got a tensor of shape {tuple(tensor.shape)} that stayed on "
                     f"{tensor.device} beside the input's device"
                 )
+
+
+def _stand_in(leaf: Any) -> Any:
+    """A CPU tensor in the place of a meta one; anything else as it is."""
+    if not isinstance(leaf, torch.Tensor) or leaf.device.type != "meta":
+        return leaf
+    value = 1 if leaf.is_floating_point() or leaf.is_complex() or leaf.dtype == torch.bool else 0
+    return torch.full(leaf.shape, value, dtype=leaf.dtype, device="cpu")
+
+
+def _as_meta(leaf: Any) -> Any:
+    return leaf.to("meta") if isinstance(leaf, torch.Tensor) else leaf
