@@ -156,7 +156,7 @@ def scales_each_row(answer, reference, draw):
 
 @rms_norm.check(points=2, needs=["scales_each_row"])
 def divides_by_the_root_mean_square(answer, reference, draw):
-    """Rows of 4 features come out with a root mean square of 1, as torch's own RMS norm has them."""
+    """The mean divides by C: rows of 4 features come out as torch's own RMS norm has them."""
     x = 3 * draw.normal(5, 3, 4) + 1
     same(answer(x, x.new_ones(4), TINY), F.rms_norm(x, (4,), eps=TINY))
 
@@ -299,12 +299,17 @@ def module_checks(exercise, function, parameters, usual_eps, direction):
         (has_its_parameters, f"It trains {names}, filled as asked, and nothing else.", 1, ()),
         (normalizes_each_row, "Each row (the last axis) is normalized on its own.", 1, first),
         (agrees_with_torch, "With weights of any value it agrees with torch's own.", 2, gate),
-        (uses_its_eps, f"`eps` goes inside the root; it is {usual_eps:g} if not given.", 1, gate),
+        (
+            uses_its_eps,
+            f"`eps` goes inside the root; it is {usual_eps:.0e} if not given.".replace("e-0", "e-"),
+            1,
+            gate,
+        ),
         (keeps_quiet_rows_finite, "A row of zeros does not become NaN.", 1, gate),
         (is_the_same_at_every_call, "A call leaves no trace in the next, in eval too.", 1, gate),
         (owns_its_weights, "Two modules do not share weights.", 1, gate),
         (leaves_x_untouched, "`x` is the same after the call.", 1, gate),
-        (lets_gradients_flow, f"Gradients reach `x`, {names}.", 1, gate),
+        (lets_gradients_flow, f"Gradients reach `x` and {names}.", 1, gate),
         (keeps_the_dtype, "Moved to another dtype, it returns that dtype.", 1, gate),
         (stays_on_the_device, "Moved to another device, all of it moves.", 1, gate),
     ):

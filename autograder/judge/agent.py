@@ -11,7 +11,7 @@ import io
 import linecache
 import os
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -33,21 +33,22 @@ class TooLong(BaseException):
 class Agent:
     """Holds `root`, the student's object, as handle 0, and what its calls returned as others."""
 
-    def __init__(self, root: Any, ruled_out: Sequence[str] = (), device: str = "cpu"):
+    def __init__(self, root: Any, ruled_out: Iterable[str] = (), device: str = "cpu"):
         self._objects: dict[int, Any] = {0: root}
         self._ruled_out = frozenset(ruled_out)
         self._device = torch.device(device)
 
     def perform(self, request: dict[str, Any]) -> dict[str, Any]:
         """Do what `request["do"]` names; the reply has a `value` or an `error`, and `printed`."""
-        action: Callable[..., dict[str, Any]] = {
+        actions: dict[str, Callable[..., dict[str, Any]]] = {
             "call": self._call,
             "describe": self._describe,
             "load": self._load,
             "mode": self._mode,
             "move": self._move,
             "read": self._read,
-        }[request["do"]]
+        }
+        action = actions[request["do"]]
         arguments = {key: value for key, value in request.items() if key not in ("do", "target")}
         output = BoundedText(PRINT_LIMIT)
         found: dict[str, int | None] = {}

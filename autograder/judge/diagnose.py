@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from autograder.judge.agent import Agent
@@ -51,13 +51,9 @@ def diagnose(
     not the answer's. Of several, the one that behaves like it in the most checks is meant, and
     the earlier one of equals.
     """
-    checks = {check.name: check for check in exercise.checks}
 
-    @cache
-    def tried(place: int, name: str) -> tuple[str | None, Any]:
-        link = LocalLink(agent_for(exercise, exercise.mistakes[place].answer, device))
-        message, replies = run_check(exercise, checks[name], link, seed, device)
-        return message, [_behaviour(reply) for reply in replies]
+    def tried(place: int, name: str) -> tuple[str | None, list[dict[str, Any]]]:
+        return _try_mistake(exercise, place, name, seed, device)
 
     def matches(place: int, name: str) -> bool:
         message, behaviour = tried(place, name)
@@ -75,6 +71,17 @@ def diagnose(
             best = max(candidates, key=lambda place: sum(matches(place, name) for name in failed))
             found[name] = exercise.mistakes[best]
     return found
+
+
+@lru_cache(maxsize=4096)
+def _try_mistake(
+    exercise: Exercise, place: int, check_name: str, seed: int, device: str
+) -> tuple[str | None, list[dict[str, Any]]]:
+    """What a check says against a mistake, and the mistake's behaviour in it; kept for the next."""
+    link = LocalLink(agent_for(exercise, exercise.mistakes[place].answer, device))
+    check = next(check for check in exercise.checks if check.name == check_name)
+    message, replies = run_check(exercise, check, link, seed, device)
+    return message, [_behaviour(reply) for reply in replies]
 
 
 def _behaviour(reply: dict[str, Any]) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class Mistake:
     answer: Any
 
 
-@dataclass
+@dataclass(eq=False)
 class Exercise:
     """An exercise by the `name` it has in the notebook, with its checks in the order they run."""
 

@@ -1,4 +1,4 @@
-"""What every exercise promises, as checks that lessons share (curriculum.md: promised by every…)."""
+"""What every exercise promises (curriculum.md), as checks that lessons share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def agrees_in_gradients(
     inputs: dict[str, torch.Tensor],
     back: torch.Tensor,
 ) -> None:
-    """Fail unless `got` are the gradients of `authority(**inputs)`, the gradient `back` run back."""
+    """Fail unless `got` are the gradients of `authority(**inputs)` with `back` run back."""
     leaves = {name: tensor.detach().clone().requires_grad_() for name, tensor in inputs.items()}
     expected = torch.autograd.grad(authority(**leaves), list(leaves.values()), back)
     for name, one, right in zip(leaves, got, expected, strict=True):

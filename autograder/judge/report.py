@@ -9,8 +9,7 @@ from typing import Any
 
 REPORT_MIME = "application/vnd.block-by-block.report+json"
 
-_MARKS = {"passed": "✓", "failed": "✗", "not tried": "–"}
-_COLOURS = {"passed": "#009E73", "failed": "#D55E00", "not tried": "#888888"}
+GREEN, ORANGE = "#009E73", "#D55E00"
 
 
 @dataclass(frozen=True)
@@ -55,6 +54,11 @@ class Report:
     def passed(self) -> bool:
         return bool(self.checks) and all(check.passed for check in self.checks)
 
+    @property
+    def advice(self) -> dict[str, str]:
+        """The sentence of each known mistake that was recognised, once, by the mistake's name."""
+        return {check.mistake: check.advice or "" for check in self.checks if check.mistake}
+
     def data(self) -> dict[str, Any]:
         """Everything, as JSON can hold it."""
         return asdict(self) | {"score": self.score, "max_score": self.max_score}
@@ -71,58 +75,65 @@ class Report:
         )
 
     def headline(self) -> str:
-        return f"{self.exercise}: {self.score} of {self.max_score} points"
+        mark = "✓ " if self.passed else ""
+        return f"{mark}{self.exercise}: {self.score} of {self.max_score} points"
+
+    def waiting(self) -> str:
+        """A sentence for the checks that were not tried, or nothing."""
+        waiting = [check for check in self.checks if not check.tried]
+        if not waiting or self.problem:
+            return ""
+        points = sum(check.points for check in waiting)
+        noun = "check waits" if len(waiting) == 1 else "checks wait"
+        return f"{len(waiting)} more {noun} until the above is right ({points} points)."
 
     def text(self, width: int = 88) -> str:
         """The report for a terminal."""
-        lines = [self.headline()]
-        if self.problem:
-            lines += textwrap.wrap(self.problem, width)
+
+        def wrap(words: str, indent: str = "") -> list[str]:
+            return textwrap.wrap(words, width, initial_indent=indent, subsequent_indent=indent)
+
+        lines = [self.headline(), *wrap(self.problem)]
+        for name, advice in self.advice.items():
+            lines += wrap(f"→ {_title(name)}: {advice}", "  ")
         for check in self.checks:
-            points = f"{check.points if check.passed else 0}/{check.points}"
-            lines += textwrap.wrap(
-                f"{_MARKS[check.status]} {points}  {check.sentence}",
-                width,
-                subsequent_indent=" " * 7,
-            )
-            for words in (check.message, check.advice and f"{_title(check)}: {check.advice}"):
-                if words:
-                    indent = " " * 7
-                    lines += textwrap.wrap(
-                        words, width, initial_indent=indent, subsequent_indent=indent
-                    )
+            if check.tried:
+                mark, points = ("✓", check.points) if check.passed else ("✗", 0)
+                lines += textwrap.wrap(
+                    f"{mark} {points}/{check.points}  {check.sentence}",
+                    width,
+                    subsequent_indent=" " * 7,
+                )
+                lines += wrap(check.message, " " * 7)
+        lines += wrap(self.waiting(), "– ")
         if self.printed:
-            lines += ["Your code printed:", textwrap.indent(self.printed, "    ")]
+            lines += ["Your code printed:", textwrap.indent(self.printed.rstrip(), "    ")]
         return "\n".join(lines)
 
     def html(self) -> str:
         """The report for a notebook: inline styles alone, readable on light and dark pages."""
-        rows = "".join(_row(check) for check in self.checks)
-        body = (
-            f'<p style="margin:.3em 0;font-weight:600">{escape(self.headline())}'
-            f"{' — all correct' if self.passed else ''}</p>"
-        )
+        body = f'<p style="margin:.3em 0;font-weight:600">{escape(self.headline())}</p>'
         if self.problem:
-            body += f'<p style="margin:.3em 0">{escape(self.problem)}</p>'
-        if rows:
+            body += f'<p style="margin:.3em 0">{_inline(self.problem)}</p>'
+        for name, advice in self.advice.items():
             body += (
-                '<table style="border-collapse:collapse;width:100%;max-width:60em;margin:0;'
-                'font-size:inherit"><thead><tr>'
-                + "".join(
-                    f'<th scope="col" style="text-align:left;padding:.2em .6em">{name}</th>'
-                    for name in ("Result", "Points", "Check")
-                )
-                + f"</tr></thead><tbody>{rows}</tbody></table>"
+                f'<div style="margin:.5em 0;padding:.5em .8em;border-left:4px solid {ORANGE};'
+                f'background:rgba(213,94,0,.12)"><strong>{escape(_title(name))}.</strong> '
+                f"{_inline(advice)}</div>"
             )
+        rows = [_row(check) for check in self.checks if check.tried]
+        if rows and self.passed:
+            body += _folded(f"The {len(rows)} checks", _table(rows))
+        elif rows:
+            body += _table(rows)
+        if self.waiting():
+            body += f'<p style="margin:.3em 0;opacity:.85">{escape(self.waiting())}</p>'
         if self.printed:
-            body += (
-                "<details><summary>Your code printed</summary>"
-                f"<pre>{escape(self.printed)}</pre></details>"
-            )
+            body += _folded("Your code printed", f"<pre>{escape(self.printed)}</pre>")
         return (
-            f'<section aria-label="Report on {escape(self.exercise)}" '
-            f'style="border-left:4px solid {_COLOURS["passed" if self.passed else "failed"]};'
-            f'padding:.2em 1em;margin:.4em 0;line-height:1.45">{body}</section>'
+            f'<section aria-label="Report on {escape(self.exercise)}" style="border-left:4px solid '
+            f"{GREEN if self.passed else ORANGE};padding:.2em 1em;margin:.4em 0;line-height:1.45;"
+            f'max-width:60em">{body}</section>'
         )
 
     def __str__(self) -> str:
@@ -137,30 +148,44 @@ class Report:
         }
 
 
-def _title(check: CheckResult) -> str:
-    return f"Known mistake, {check.mistake.replace('_', ' ')}" if check.mistake else "What happened"
+def _title(mistake: str) -> str:
+    words = mistake.replace("_", " ")
+    return words[:1].upper() + words[1:]
+
+
+def _folded(summary: str, body: str) -> str:
+    return (
+        '<details style="margin:.3em 0"><summary style="cursor:pointer;display:list-item">'
+        f"{escape(summary)}</summary>{body}</details>"
+    )
+
+
+def _table(rows: list[str]) -> str:
+    # JupyterLab centres tables and gives all columns one width unless told otherwise.
+    head = "".join(
+        f'<th scope="col" style="text-align:left;padding:.2em .6em">{name}</th>'
+        for name in ("Result", "Points", "Check")
+    )
+    return (
+        '<table style="table-layout:auto;border-collapse:collapse;width:100%;margin:.3em 0;'
+        f'font-size:inherit"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+    )
 
 
 def _row(check: CheckResult) -> str:
-    colour = _COLOURS[check.status]
+    colour, mark = (GREEN, "✓") if check.passed else (ORANGE, "✗")
     cell = (
         'style="text-align:left;vertical-align:top;padding:.35em .6em;'
         'border-top:1px solid rgba(128,128,128,.35);{}"'
     )
-    words = f"<div>{escape(check.sentence)}</div>"
+    words = f"<div>{_inline(check.sentence)}</div>"
     if check.message:
         words += f'<div style="opacity:.85;margin-top:.2em">{_inline(check.message)}</div>'
-    if check.advice:
-        words += (
-            '<div style="margin-top:.4em;padding:.4em .7em;border-left:3px solid #D55E00;'
-            f'background:rgba(213,94,0,.12)"><strong>{escape(_title(check))}.</strong> '
-            f"{_inline(check.advice)}</div>"
-        )
-    status = f"{_MARKS[check.status]} {check.status}"
+    status = f'<span style="color:{colour}">{mark}</span> {check.status}'
     return (
-        f"<tr><td {cell.format(f'white-space:nowrap;font-weight:600;color:{colour}')}>{status}</td>"
+        f"<tr><td {cell.format('white-space:nowrap;font-weight:600')}>{status}</td>"
         f"<td {cell.format('white-space:nowrap')}>{check.points if check.passed else 0} of "
-        f"{check.points}</td><td {cell.format('width:100%')}>{words}</td></tr>"
+        f"{check.points}</td><td {cell.format('width:100%;white-space:normal')}>{words}</td></tr>"
     )
 
 

@@ -229,6 +229,8 @@ class Subject:
     def _read(self, kind: str, key: Any) -> Any:
         reply = self._perform(do="read", path=[[kind, key]])
         if reply["error"]:
+            if {"LookupError", "AttributeError", "TypeError"} & set(reply["error"]["bases"]):
+                raise Failure(f"{self._name} has no {kind} {key!r}.")
             raise Failure(explain(reply["error"], self._name))
         return walk(reply["value"], self._take_over)
 

@@ -410,23 +410,27 @@ def returns_x(x, scale, shift, eps=1e-5):
     return x
 
 
-def other_default(eps_given, right, catalogue, parameters):
-    def function(x, *weights, eps=eps_given):
-        return right(x, *weights, eps)
+def other_defaults(right, usual, others, catalogue, weights, wide):
+    """Add, for each eps of `others`, the answer that takes it where none is given."""
+    for eps in others:
 
-    class Module(parameters):
-        def __init__(self, width, eps=eps_given):
-            super().__init__(width, eps)
+        def function(x, *values, eps=eps):
+            return right(x, *values, eps)
 
-    name = f"default_eps_{eps_given:g}".replace("-", "_").replace(".", "_")
-    usual = "1e-5" if right is right_layer_norm else "1e-6"
-    sentence = f"Your eps is {eps_given:g} where none is given; this exercise says {usual}."
-    for one, answer in zip(catalogue, (function, Module), strict=True):
-        one.add(name, sentence, answer)
+        name = f"default_eps_{eps:g}".replace("-", "_")
+        sentence = f"Your eps is {eps:g} where none is given; this exercise says {usual}."
+        catalogue[0].add(name, sentence, function)
+        catalogue[1].add(name, sentence, module_of(right, weights, eps, wide))
 
 
-for other in (1e-3, 1e-6, 1e-8, 1e-12):
-    other_default(other, right_layer_norm, (layer_norm, manual_layer_norm), LayerNorm)
+other_defaults(
+    right_layer_norm,
+    "1e-5",
+    (1e-3, 1e-6, 1e-8, 1e-12),
+    (layer_norm, manual_layer_norm),
+    (("weight", 1.0), ("bias", 0.0)),
+    wide=False,
+)
 
 
 # ManualLayerNorm alone
@@ -499,8 +503,8 @@ manual_layer_norm.add(
 
 
 @manual_layer_norm(
-    "What `weight` and `bias` have learned has no effect. Either `forward` does not use them, or it "
-    "makes new ones at each call: make them once, in `__init__`."
+    "What `weight` and `bias` have learned has no effect. Either `forward` does not use them, or "
+    "it makes new ones at each call: make them once, in `__init__`."
 )
 class weights_made_in_forward(LayerNorm):
     def forward(self, x):
@@ -689,7 +693,8 @@ def rms_sequence_axis(x, scale, eps=1e-6):
 
 
 @both_rms_norms(
-    "You normalized over the last two axes together. Only the features, `dim=-1`, belong to one row."
+    "You normalized over the last two axes together. Only the features, `dim=-1`, belong to one "
+    "row."
 )
 def rms_last_two_axes(x, scale, eps=1e-6):
     return x / torch.sqrt(mean_square(x, (-2, -1) if x.dim() > 1 else -1) + eps) * scale
@@ -811,8 +816,14 @@ def rms_returns_x(x, scale, eps=1e-6):
     return x
 
 
-for other in (1e-3, 1e-5, 1e-8, 1e-12):
-    other_default(other, right_rms_norm, (rms_norm, rms_norm_module), RMSNorm)
+other_defaults(
+    right_rms_norm,
+    "1e-6",
+    (1e-3, 1e-5, 1e-8, 1e-12),
+    (rms_norm, rms_norm_module),
+    (("weight", 1.0),),
+    wide=True,
+)
 
 
 # RMSNorm alone
@@ -877,13 +888,14 @@ class has_a_bias(RMSNorm):
 
 rms_norm_module.add(
     "weight_starts_as_zeros",
-    "`weight` starts as zeros, so everything this layer is given comes out as 0. It starts as ones.",
+    "`weight` starts as zeros, so everything this layer is given comes out as 0. It starts as "
+    "ones.",
     module_of(right_rms_norm, (("weight", 0.0),), 1e-6),
 )
 rms_norm_module.add(
     "parameter_named_otherwise",
-    "Your parameter is called scale. Here, as in torch, it is `weight`: saved weights are loaded by "
-    "name.",
+    "Your parameter is called scale. Here, as in torch, it is `weight`: saved weights are loaded "
+    "by name.",
     module_of(right_rms_norm, (("scale", 1.0),), 1e-6),
 )
 
@@ -901,7 +913,7 @@ class rms_shared_weight(_SharedByAll):
         (self.weight,) = self.share(width, 1.0)
 
     def forward(self, x):
-        return RMSNorm.forward(self, x)
+        return right_rms_norm(widened(x), self.weight, self.eps).to(x.dtype)
 
 
 norm_quiz = quiz_mistakes(
