@@ -35,6 +35,18 @@ playwright = pytest.importorskip(
 
 LESSON = lesson("norm")
 TOKEN = "browser-test"
+PATIENCE = 120  # seconds to wait for anything: no longer than it takes, even on a busy machine
+expect = playwright.expect
+expect.set_options(timeout=1000 * PATIENCE)
+# Cells sent to a kernel that is still starting would be lost, and so would what is typed meanwhile.
+IDLE = """() => {
+    const panel = window.jupyterapp?.shell.currentWidget;
+    const kernel = panel?.sessionContext?.session?.kernel;
+    return panel?.context?.isReady && panel.sessionContext.isReady
+        && kernel?.connectionStatus === "connected" && kernel.status === "idle";
+}"""
+WRITTEN = """([place, text]) =>
+    jupyterapp.shell.currentWidget.content.widgets[place].model.sharedModel.source === text"""
 UNBIASED = """\
 def layer_norm(x, scale, shift, eps=1e-5):
     mean = x.mean(-1, keepdim=True)
@@ -54,6 +66,7 @@ def jupyterlab(arguments: list[str], folder: Path, private: Path) -> Iterator[st
     address = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", *arguments, "--no-browser", "--ServerApp.ip=127.0.0.1"]
     command += [f"--ServerApp.port={port}", f"--IdentityProvider.token={TOKEN}", "--allow-root"]
+    command += ["--LabApp.expose_app_in_browser=True"]  # so that the page tells when it is ready
     private.mkdir(exist_ok=True)
     with open(private / "jupyter.log", "w") as log:
         server = subprocess.Popen(command, cwd=folder, env=env, stdout=log, stderr=log)
@@ -62,31 +75,31 @@ def jupyterlab(arguments: list[str], folder: Path, private: Path) -> Iterator[st
             yield address
         finally:
             server.terminate()
-            server.wait(20)
+            server.wait(PATIENCE)
 
 
 def _wait_for(server: subprocess.Popen, url: str, log: Path) -> None:
-    for _ in range(300):
-        if server.poll() is not None:
-            break
+    end = time.monotonic() + PATIENCE
+    while server.poll() is None and time.monotonic() < end:
         try:
             urllib.request.urlopen(url, timeout=5).close()
             return
         except OSError:
-            time.sleep(0.2)
+            time.sleep(0.1)
     raise AssertionError(f"JupyterLab did not start:\n{log.read_text()}")
 
 
 class Notebook:
-    """The lesson as it stands open in JupyterLab, its cells by the ids that the builder gave."""
+    """A notebook as it stands open in JupyterLab, its cells by the ids that the builder gave."""
 
-    def __init__(self, page, ids: list[str]):
-        self.page, self.ids = page, ids
-        page.wait_for_function(
-            "count => document.querySelectorAll('.jp-Notebook .jp-Cell').length === count",
-            arg=len(ids),
-        )
-        page.get_by_text("| Idle").wait_for()  # cells sent to a kernel that starts would be lost
+    def __init__(self, page, address: str, path: Path):
+        self.page = page
+        self.ids = [cell.id for cell in nbformat.read(path, as_version=4).cells]
+        # A workspace of its own, or JupyterLab would open the notebooks of before beside it.
+        workspace = f"{address}/lab/workspaces/{path.stem}"
+        page.goto(f"{workspace}/tree/{path.name}?token={TOKEN}", wait_until="commit")
+        expect(page.locator(".jp-Notebook .jp-Cell")).to_have_count(len(self.ids))
+        page.wait_for_function(IDLE)
 
     def cell(self, name: str):
         return self.page.locator(".jp-Notebook .jp-Cell").nth(self.ids.index(name))
@@ -95,41 +108,39 @@ class Notebook:
         self.cell(name).locator(".cm-content").click()
         self.page.keyboard.press("Control+a")
         self.page.keyboard.insert_text(text)
+        self.page.wait_for_function(WRITTEN, arg=[self.ids.index(name), text])
 
-    def run(self, name: str) -> str:
-        """Run one cell and return the text below it."""
+    def run(self, name: str):
+        """Run one cell to its end and return what stands below it."""
         cell = self.cell(name)
         prompt = cell.locator(".jp-InputPrompt")
         before = prompt.inner_text()
         prompt.click()
+        expect(cell).to_have_class(re.compile("jp-mod-active"))
         self.page.keyboard.press("Control+Enter")
-        for _ in range(600):
-            now = prompt.inner_text()
-            if now != before and re.search(r"\d", now):
-                break
-            self.page.wait_for_timeout(50)
-        return cell.locator(".jp-Cell-outputWrapper").inner_text()
+        expect(prompt).not_to_have_text(before)  # first a star, then the next number
+        expect(prompt).to_have_text(re.compile(r"\[\d+\]:"))
+        self.page.wait_for_function(IDLE)
+        return cell.locator(".jp-Cell-outputWrapper")
 
-    def run_all(self) -> str:
+    def run_all(self):
         """Run everything and return the error at which JupyterLab stops."""
         self.page.get_by_role("menuitem", name="Run", exact=True).click()
         self.page.get_by_text("Run All Cells", exact=True).click()
-        error = '.jp-OutputArea-output[data-mime-type="application/vnd.jupyter.stderr"]'
-        self.page.locator(error).wait_for()
-        self.page.wait_for_function(
-            "() => ![...document.querySelectorAll('.jp-InputPrompt')]"
-            ".some(prompt => prompt.textContent.includes('*'))"
-        )
-        return self.page.locator(error).inner_text()
+        error = self.page.locator('[data-mime-type="application/vnd.jupyter.stderr"]')
+        error.wait_for()
+        expect(self.page.locator(".jp-InputPrompt", has_text="*")).to_have_count(0)
+        self.page.wait_for_function(IDLE)
+        return error
 
     def validate(self) -> str:
-        """What nbgrader's Validate button answers."""
-        self.page.keyboard.press("Control+s")
+        """What nbgrader's Validate button, which saves first, answers."""
         self.page.get_by_role("button", name="Validate").click()
-        dialog = self.page.locator(".jp-Dialog-content")
-        dialog.wait_for()
-        text = dialog.inner_text()
+        dialog = self.page.locator(".jp-Dialog")
+        expect(dialog.locator(".jp-Dialog-header")).to_have_text("Validation Results")
+        text = dialog.locator(".jp-Dialog-body").inner_text()
         dialog.get_by_role("button", name="OK").click()
+        expect(dialog).to_have_count(0)
         return text
 
 
@@ -143,10 +154,12 @@ def browser():
 
 
 def settle(private: Path, dark: bool = False) -> None:
-    """Settings for a quiet JupyterLab: every cell in the page, no news."""
+    """Settings for a quiet JupyterLab: every cell in the page, no news, no saving unasked."""
     wanted = {
         "notebook-extension/tracker": {"windowingMode": "none"},
         "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+        # A save while another one is under way makes JupyterLab ask whether to overwrite the file.
+        "docmanager-extension/plugin": {"autosave": False},
         "apputils-extension/themes": {"theme": f"JupyterLab {'Dark' if dark else 'Light'}"},
     }
     for name, values in wanted.items():
@@ -164,42 +177,40 @@ def picture(page, name: str) -> None:
 
 def test_a_student_learns_what_is_wrong(browser, tmp_path: Path) -> None:
     source = builder.source(LESSON)
-    reference = next(cell.source for cell in source.cells if cell.id == "layer_norm")
-    work = tmp_path / "work"
+    answers = {cell.id: cell.source for cell in source.cells}
+    notebook = builder.release(source)
+    work, private = tmp_path / "work", tmp_path / "jupyter"
     work.mkdir()
-    nbformat.write(builder.release(source), work / f"{LESSON.stem}.ipynb")
-    settle(tmp_path / "jupyter")
+    nbformat.write(notebook, work / "mine.ipynb")
+    for cell in notebook.cells:
+        cell.source = answers[cell.id]
+    nbformat.write(notebook, work / "solved.ipynb")
+    settle(private)
     page = browser.new_page(viewport={"width": 1300, "height": 1000})
-    page.set_default_timeout(60_000)
-    with jupyterlab(["jupyterlab"], work, tmp_path / "jupyter") as address:
-        page.goto(f"{address}/lab/tree/{LESSON.stem}.ipynb?token={TOKEN}")
-        notebook = Notebook(page, [cell.id for cell in source.cells])
-        assert "NotImplementedError" in notebook.run_all()
+    page.set_default_timeout(1000 * PATIENCE)
+    with jupyterlab(["jupyterlab"], work, private) as address:
+        mine = Notebook(page, address, work / "mine.ipynb")
+        expect(mine.run_all()).to_contain_text("NotImplementedError")
         picture(page, "untouched")
 
-        notebook.write("layer_norm", UNBIASED)
-        notebook.run("layer_norm")
-        said = notebook.run("check_layer_norm")
-        picture(notebook.cell("check_layer_norm"), "wrong")
-        assert "unbiased" in said and "Known mistake" in said
+        mine.write("layer_norm", UNBIASED)
+        mine.run("layer_norm")
+        expect(mine.run("check_layer_norm")).to_contain_text("Unbiased variance")
+        picture(mine.cell("check_layer_norm"), "wrong")
 
-        notebook.write("layer_norm", reference)
-        notebook.run("layer_norm")
-        said = notebook.run("check_layer_norm")
-        picture(notebook.cell("check_layer_norm"), "right")
+        mine.write("layer_norm", answers["layer_norm"])
+        mine.run("layer_norm")
         points = next(one.points for one in LESSON.exercises if one.name == "layer_norm")
-        assert f"{points} of {points} points" in said
-
-        verdict = notebook.validate()
+        expect(mine.run("check_layer_norm")).to_contain_text(f"{points} of {points} points")
+        picture(mine.cell("check_layer_norm"), "right")
+        verdict = mine.validate()
         assert 'check("rms_norm")' in verdict and 'check("layer_norm")' not in verdict
 
-        if os.environ.get("COURSE_SCREENSHOTS"):
-            settle(tmp_path / "jupyter", dark=True)
-            page.reload()
-            notebook = Notebook(page, notebook.ids)
-            for name in ("cell-003", "cell-015", "check_layer_norm"):
-                picture(notebook.cell(name), f"dark-{name}")
-            picture(page, "dark")
+        settle(private, dark=True)
+        solved = Notebook(page, address, work / "solved.ipynb")
+        verdict = solved.validate()
+        assert verdict == "Success! Your notebook passes all the tests."
+        picture(page, "dark")
     page.close()
 
 
@@ -216,7 +227,7 @@ def test_an_instructor_sees_the_class(browser, tmp_path: Path) -> None:
     grade(tmp_path / "class", out, sandbox="none")
     settle(tmp_path / "jupyter")
     page = browser.new_page(viewport={"width": 1600, "height": 1000})
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(1000 * PATIENCE)
     command = ["autograder.grading.formgrader", str(out)]
     with jupyterlab(command, tmp_path, tmp_path / "jupyter") as address:
         page.goto(f"{address}/lab?token={TOKEN}")

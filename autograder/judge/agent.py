@@ -78,11 +78,13 @@ class Agent:
         backward: Any = None,
         meta: bool = False,
         grad: bool = True,
+        after: bool = False,
     ) -> dict[str, Any]:
         """Call `target`, or its `method`; with `backward`, also run that gradient back through it.
 
         `backward` is the gradient of the one tensor that comes back; `gradients` in the reply has
-        the arguments' gradients in the arguments' places, `parameters` those of a module.
+        the arguments' gradients in the arguments' places, `parameters` those of a module. With
+        `after`, `arguments` in the reply has the arguments as they are after the call.
         """
         args, kwargs = walk((args, kwargs or {}), lambda leaf: self._admit(leaf, backward, meta))
         function = target if method is None else getattr(target, method)
@@ -100,7 +102,8 @@ class Agent:
         if backward is not None:
             reply = self._run_back(target, value, backward, (args, kwargs))
         reply["value"] = self._export(value)
-        reply["arguments"] = walk((args, kwargs), self._copy_tensor)
+        if after:
+            reply["arguments"] = walk((args, kwargs), _copy_tensor)
         return reply
 
     def _run_back(self, target: Any, value: Any, backward: Any, inputs: Any) -> dict[str, Any]:
@@ -210,9 +213,6 @@ class Agent:
 
         return walk(value, leaf)
 
-    def _copy_tensor(self, leaf: Any) -> Any:
-        return plain_tensor(leaf) if isinstance(leaf, torch.Tensor) else None
-
     def _cuda_devices(self) -> list[torch.device]:
         return [self._device] if self._device.type == "cuda" else []
 
@@ -228,6 +228,10 @@ class BoundedText(io.StringIO):
         super().write(text[: self._left])
         self._left = max(0, self._left - len(text))
         return len(text)
+
+
+def _copy_tensor(leaf: Any) -> Any:
+    return plain_tensor(leaf) if isinstance(leaf, torch.Tensor) else None
 
 
 def _gradient(leaf: Any) -> Any:

@@ -91,6 +91,6 @@ def owns_its_parameters(make: Callable[[], Subject], draw: Draw) -> None:
 
 def leaves_untouched(answer: Subject, **inputs: torch.Tensor) -> None:
     """Fail if a call on `inputs`, in this order, changes one of them."""
-    after = answer.call(tuple(inputs.values())).arguments
+    after = answer.call(tuple(inputs.values()), after=True).arguments
     for got, (name, given) in zip(after, inputs.items(), strict=True):
         untouched(got, given, name)

@@ -33,13 +33,13 @@ class Link(Protocol):
 
 
 class LocalLink:
-    """An agent in this process, each request with `seconds` of time."""
+    """An agent in this process; a request may take SECONDS."""
 
-    def __init__(self, agent: Agent, seconds: float = SECONDS):
-        self._agent, self._seconds = agent, seconds
+    def __init__(self, agent: Agent):
+        self._agent = agent
 
     def perform(self, request: dict[str, Any]) -> dict[str, Any]:
-        with _time_limit(self._seconds):
+        with _time_limit(SECONDS):
             return self._agent.perform(request)
 
 
@@ -77,7 +77,7 @@ class Recorder:
 
 @dataclass
 class Outcome:
-    """What one call did: its `value`, its arguments afterwards, and the gradients asked for."""
+    """What one call did: its `value`, and the arguments and gradients if they were asked for."""
 
     value: Any
     arguments: tuple[Any, ...] = ()
@@ -134,7 +134,7 @@ class Subject:
     def call(
         self, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, **options: Any
     ) -> Outcome:
-        """A call with the options of the agent: method, seed, backward, meta, grad."""
+        """A call with the options of the agent: method, seed, backward, meta, grad, after."""
         outcome = self.attempt(args, kwargs, **options)
         if outcome.error:
             raise Failure(explain(outcome.error, self._name))

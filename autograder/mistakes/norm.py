@@ -901,6 +901,14 @@ rms_norm_module.add(
 
 
 @rms_norm_module(
+    "In eval mode you return x as it came. A norm does the same in training and in eval."
+)
+class rms_only_in_training(RMSNorm):
+    def forward(self, x):
+        return super().forward(x) if self.training else x
+
+
+@rms_norm_module(
     "All your modules share one weight (a class attribute or a default argument). Make it in "
     "`__init__`, for each module anew."
 )

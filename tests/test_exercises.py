@@ -1,0 +1,61 @@
+"""Every exercise of every lesson: right answers get full marks, wrong ones lose, by name."""
+
+import importlib
+
+import pytest
+
+from autograder import course, evaluate
+from autograder.judge.catalogue import table
+
+EXERCISES = [
+    exercise
+    for lesson in course.lesson_names()
+    for exercise in course.exercises_of(lesson).values()
+]
+SEEDS = (0, 1, 2)
+
+
+def styles(exercise):
+    return importlib.import_module(f"tests.styles.{exercise.lesson}").STYLES[exercise.name]
+
+
+@pytest.fixture(params=EXERCISES, ids=[exercise.name for exercise in EXERCISES])
+def exercise(request):
+    return request.param
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_reference_gets_full_marks(exercise, seed):
+    report = evaluate(exercise.name, exercise.reference, seed=seed)
+    assert report.passed, report.text()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_other_styles_get_full_marks(exercise, seed):
+    answers = styles(exercise)
+    assert len(answers) >= (4 if exercise.kind != "value" else 1)
+    for answer in answers:
+        report = evaluate(exercise.name, answer, seed=seed)
+        assert report.passed, f"{answer}: {report.text()}"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_mistake_loses_points_and_is_named(exercise, seed):
+    missed = [row for row in table([exercise], seed) if not row.ok]
+    assert not missed
+
+
+def test_every_check_is_failed_by_some_mistake(exercise):
+    failed = {check for row in table([exercise], 0) for check in row.checks}
+    assert failed == {check.name for check in exercise.checks}
+
+
+def test_answers_that_do_nothing_get_nothing_or_little(exercise):
+    for nothing in (lambda *_, **__: None, None, 0, [], {}):
+        assert evaluate(exercise.name, nothing).score == 0
+
+
+def test_every_mistake_has_a_sentence(exercise):
+    assert exercise.mistakes
+    for mistake in exercise.mistakes:
+        assert mistake.sentence.endswith((".", "?")) and len(mistake.sentence) > 15
