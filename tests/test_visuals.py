@@ -14,7 +14,7 @@ PICTURES = (
     norm.before_and_after,
     norm.axes_read,
     norm.what_eps_does,
-    norm.shift_and_scale,
+    norm.add_and_multiply,
 )
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
@@ -48,12 +48,12 @@ def test_drawing_does_not_depend_on_the_reader_s_settings():
 
 def test_outside_a_kernel_the_widget_is_a_still_picture():
     assert not widgets_run()
-    assert isinstance(norm.shift_and_scale(), Picture)
+    assert isinstance(norm.add_and_multiply(), Picture)
 
 
 def test_in_a_kernel_the_widget_is_shown_with_its_picture_beside_it(monkeypatch):
     monkeypatch.setattr(norm, "widgets_run", lambda: True)
-    shown = norm.shift_and_scale()
+    shown = norm.add_and_multiply()
     assert isinstance(shown, WidgetWithPicture)
     bundle = shown._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in bundle
@@ -70,7 +70,7 @@ def test_course_static_asks_for_pictures_even_in_a_kernel(monkeypatch):
 
 
 def explorer() -> tuple[dict[str, ipywidgets.FloatSlider], ipywidgets.HTML]:
-    *sliders, shown = norm._explorer().children
+    *sliders, shown = norm._explorer(0.0, 1.0, 1e-5).children
     return {slider.description: slider for slider in sliders}, shown
 
 
@@ -81,10 +81,10 @@ def said(shown: ipywidgets.HTML) -> dict[str, str]:
     return {part.split(" ", 1)[0]: part.split(" ", 1)[1] for part in caption[1].split("; ")}
 
 
-def test_moving_the_shift_moves_rms_norm_and_leaves_layer_norm():
+def test_adding_moves_rms_norm_and_leaves_layer_norm():
     sliders, shown = explorer()
     before, before_html = said(shown), shown.value
-    sliders["shift"].value = 5.0
+    sliders["add"].value = 5.0
     after = said(shown)
     assert shown.value != before_html
     assert after["row"] != before["row"]
@@ -92,18 +92,24 @@ def test_moving_the_shift_moves_rms_norm_and_leaves_layer_norm():
     assert after["RMSNorm"] != before["RMSNorm"]
 
 
-def test_moving_the_scale_leaves_both_norms_and_eps_shrinks_a_small_row():
+def test_multiplying_leaves_both_norms_and_eps_shrinks_a_small_row():
     sliders, shown = explorer()
     before = said(shown)
-    sliders["scale"].value = 100.0
+    sliders["multiply"].value = 100.0
     assert said(shown)["LayerNorm"] == before["LayerNorm"]
     assert said(shown)["RMSNorm"] == before["RMSNorm"]
-    sliders["scale"].value = 1e-4
+    sliders["multiply"].value = 1e-4
     sliders["eps"].value = 1e-12
     assert said(shown)["LayerNorm"] == before["LayerNorm"]
     sliders["eps"].value = 1.0
     assert said(shown)["LayerNorm"] != before["LayerNorm"]
     assert said(shown)["RMSNorm"] != before["RMSNorm"]
+
+
+def test_the_still_picture_follows_its_numbers_as_the_sliders_do():
+    still = norm.add_and_multiply(-8.0, 2.0, 1e-12)
+    assert "row × 2 - 8: row -6.00, -2.00, -4.00, 4.00; LayerNorm -1.07, 0.00" in still.alt
+    assert still.png != norm.add_and_multiply().png
 
 
 def test_the_pictures_norms_are_torch_s():

@@ -86,10 +86,17 @@ def before_and_after() -> Picture:
 
     def plot(figure: Figure) -> None:
         first, second, third = figure.subplots(1, 3)
-        bars(first, ROW, (-3, 6), color=SKY, hatch="..", title="1. as it comes: mean 3")
+        bars(first, ROW, (-3, 6), color=SKY, hatch="..", title="1. as it comes:\nmean 3")
         first.axhline(3, color=INK, linestyle="--", linewidth=1.5, zorder=0)
         bars(second, centred, (-3, 6), color=ORANGE, hatch="//", title="2. minus the mean")
-        bars(third, after, (-3, 6), color=BLUE, hatch="", title="3. divided by 1.87")
+        bars(
+            third,
+            after,
+            (-3, 6),
+            color=BLUE,
+            hatch="",
+            title="3. divided by the\nstandard deviation, 1.87",
+        )
         for axes in (first, second, third):
             axes.set_xlabel("feature")
             axes.set_yticks(range(-3, 7))
@@ -169,17 +176,21 @@ def what_eps_does() -> Picture:
                 linewidth=2,
                 label=label,
             )
+        # Where 1e-5 begins to matter: a spread of its root inside, of 1e-5 itself outside.
+        for place, label, color in ((0.003, "0.003", BLUE), (1e-5, "0.00001", ORANGE)):
+            axes.axvline(place, 0, 0.9, color=color, linewidth=1)
+            axes.text(place, 1.1, label, ha="center", va="bottom", fontsize=11)
         axes.set_xscale("log")
         axes.set_xlabel("standard deviation of the row before")
         axes.set_ylabel("standard deviation after")
         axes.legend(frameon=False, loc="center right", fontsize=11)
-        axes.set_ylim(-0.05, 1.1)
+        axes.set_ylim(-0.05, 1.2)
 
     alt = (
         "Line chart: standard deviation of a row before LayerNorm, 1e-8 to 10, against the one "
         "after it. Every curve is 0 on the left and 1 on the right. eps 1e-5 inside the root "
-        "rises around 0.003, the same eps outside the root around 0.00001, eps 1e-12 inside "
-        "the root around 0.000001."
+        "rises around 0.003, the same eps outside the root around 0.00001, both marked by a thin "
+        "line; eps 1e-12 inside the root rises around 0.000001."
     )
     return draw(plot, (7.6, 3.6), alt, "Rows flatter than the rise are not blown up to 1.")
 
@@ -196,61 +207,69 @@ def _side_by_side(
     return f"row {numbers(row)}; LayerNorm {numbers(layer)}; RMSNorm {numbers(rms)}"
 
 
-def shift_and_scale() -> Picture | WidgetWithPicture:
-    """Move a row by shift, scale and eps, and see both norms; a still picture without widgets."""
-    return WidgetWithPicture(_explorer(), _shifted()) if widgets_run() else _shifted()
+def add_and_multiply(
+    add: float = 5.0, multiply: float = 1.0, eps: float = 1e-5
+) -> Picture | WidgetWithPicture:
+    """A row multiplied, then added to, under both norms; a still picture without widgets."""
+    still = _before_and_moved(add, multiply, eps)
+    return WidgetWithPicture(_explorer(add, multiply, eps), still) if widgets_run() else still
 
 
-def _shifted() -> Picture:
-    shifted = [value + 5 for value in ROW]
+def _before_and_moved(add: float, multiply: float, eps: float) -> Picture:
+    row = [multiply * value + add for value in ROW]
+    limits = min(0.0, *row), max(12.0, *row)
+    change = f"row × {multiply:g} {'-' if add < 0 else '+'} {abs(add):g}"
     said: list[str] = []
 
     def plot(figure: Figure) -> None:
         panels = figure.subplots(2, 3)
-        said.append(_side_by_side(panels[0], ROW, 1e-5, (0, 12)))
-        said.append(_side_by_side(panels[1], shifted, 1e-5, (0, 12)))
-        panels[1][0].set_title("row + 5")
+        said.append(_side_by_side(panels[0], ROW, eps, limits))
+        said.append(_side_by_side(panels[1], row, eps, limits))
+        panels[1][0].set_title(change)
+        for axes in panels[1]:
+            axes.set_xlabel("feature")
 
-    picture = draw(
-        plot, (7.6, 5.4), "", "Above: a row. Below: the same row, 5 added to each feature."
-    )
-    picture.alt = (
-        f"Bar charts. Before: {said[0]}. With 5 added to every feature: {said[1]}. "
-        "LayerNorm stays the same, RMSNorm moves."
-    )
+    picture = draw(plot, (7.6, 5.4), "", f"Above: a row. Below: {change}. eps is {eps:g}.")
+    picture.alt = f"Bar charts, eps {eps:g}. Before: {said[0]}. {change}: {said[1]}."
     return picture
 
 
-def _moved(shift: float, scale: float, eps: float) -> Picture:
-    row = [scale * value + shift for value in ROW]
+def _moved(add: float, multiply: float, eps: float) -> Picture:
+    row = [multiply * value + add for value in ROW]
     reach = max(16.0, *(abs(value) for value in row))  # the axis stays where it can
     said: list[str] = []
 
     def plot(figure: Figure) -> None:
         # Fixed places: panels that shift under the reader's hand look like a change.
-        figure.subplots_adjust(left=0.08, right=0.99, bottom=0.1, top=0.89)
-        said.append(_side_by_side(figure.subplots(1, 3), row, eps, (-reach, reach)))
+        figure.subplots_adjust(left=0.08, right=0.99, bottom=0.16, top=0.89)
+        panels = figure.subplots(1, 3)
+        said.append(_side_by_side(panels, row, eps, (-reach, reach)))
+        for axes in panels:
+            axes.set_xlabel("feature")
 
-    picture = draw(plot, (7.6, 3.0), "", "", layout=None)
+    picture = draw(plot, (7.6, 3.2), "", "", layout=None)
     picture.alt = f"Bar charts: {said[0]}."
     picture.caption = f"{said[0]}."
     return picture
 
 
-def _explorer() -> Any:
+def _explorer(add: float, multiply: float, eps: float) -> Any:
     import ipywidgets  # here, so that the pictures need no ipywidgets
 
     wide = ipywidgets.Layout(width="520px")
-    shift = ipywidgets.FloatSlider(0.0, min=-10, max=10, step=0.5)
-    scale = ipywidgets.FloatLogSlider(1.0, min=-4, max=2, step=0.25, readout_format=".4f")
-    eps = ipywidgets.FloatLogSlider(1e-5, min=-12, max=0, step=1, readout_format=".0e")
-    for slider, name in ((shift, "shift"), (scale, "scale"), (eps, "eps")):
+    sliders = (
+        ipywidgets.FloatSlider(add, min=-10, max=10, step=0.5),
+        ipywidgets.FloatLogSlider(multiply, min=-4, max=2, step=0.25, readout_format=".4f"),
+        ipywidgets.FloatLogSlider(eps, min=-12, max=0, step=1, readout_format=".0e"),
+    )
+    for slider, name in zip(sliders, ("add", "multiply", "eps"), strict=True):
         slider.description, slider.layout = name, wide
-    shown = ipywidgets.HTML(_moved(shift.value, scale.value, eps.value).html())
+    shown = ipywidgets.HTML()
 
     def show(change: object) -> None:
-        shown.value = _moved(shift.value, scale.value, eps.value).html()
+        shown.value = _moved(*(slider.value for slider in sliders)).html()
 
-    for slider in (shift, scale, eps):
+    for slider in sliders:
         slider.observe(show, names="value")
-    return ipywidgets.VBox([shift, scale, eps, shown])
+    show(None)
+    return ipywidgets.VBox([*sliders, shown])

@@ -41,14 +41,17 @@ def ones_and_zeros(width, like):
 def parallel(got, expected, shape, what):
     """Fail unless each row of `got` is a positive multiple of the same row of `expected`."""
     shape_of(got, shape)
-    got, expected = got.double(), expected.double()
-    unit = got / got.norm(dim=-1, keepdim=True)
+    unit = got.double() / got.double().norm(dim=-1, keepdim=True)
+    expected = expected.double()
+    expected = expected / expected.norm(dim=-1, keepdim=True)
     close(
-        unit * expected.norm(dim=-1, keepdim=True),
+        unit,
         expected,
-        f"x has shape {tuple(shape)}; the result, each row stretched to the length of {what},",
+        f"x has shape {tuple(shape)}, and each row should point where {what} points. Brought to "
+        "length 1, the rows disagree",
         rtol=1e-4,
         atol=1e-4,
+        note="" if got.dtype == torch.float32 else f"(For a float32 x it came back {got.dtype}.)",
     )
 
 
@@ -231,8 +234,8 @@ def rms_stays_on_the_device(answer, reference, draw):
 # The two modules
 
 
-def module_checks(exercise, function, parameters, usual_eps, direction):
-    """Add what both modules promise: `function` is torch's own, `direction` what a row becomes."""
+def module_checks(exercise, function, parameters, usual_eps, direction, what):
+    """Add what both modules promise; `function` is torch's own, `direction` that of a row."""
     first, gate = ["has_its_parameters"], ["normalizes_each_row"]
     names = " and ".join(f"`{name}`" for name in parameters)
 
@@ -248,7 +251,7 @@ def module_checks(exercise, function, parameters, usual_eps, direction):
     def normalizes_each_row(answer, reference, draw):
         for shape in SHAPES:
             x = draw.normal(*shape) + draw.gain(*shape[:-1], 1)
-            parallel(answer(shape[-1])(x), direction(x), shape, "what the formula gives")
+            parallel(answer(shape[-1])(x), direction(x), shape, what)
 
     def agrees_with_torch(answer, reference, draw):
         for shape in ((5, 3, 4), (2, 6), (2, 3, 2, 5)):
@@ -267,7 +270,9 @@ def module_checks(exercise, function, parameters, usual_eps, direction):
     def keeps_quiet_rows_finite(answer, reference, draw):
         x, (module, values) = draw.normal(3, 4), loaded(answer, draw, 4)
         x[1] = 0.0
-        same(module(x), function(x, (4,), **values, eps=usual_eps), "x[1] is 0 four times; it")
+        result, expected = module(x), function(x, (4,), **values, eps=usual_eps)
+        shape_of(result, x.shape)
+        same(result[1], expected[1], "x is 0 four times; the result")
 
     def is_the_same_at_every_call(answer, reference, draw):
         same_at_every_call(answer(5), draw.normal(4, 5), 3 * draw.normal(4, 5) + 2)
@@ -316,8 +321,10 @@ def module_checks(exercise, function, parameters, usual_eps, direction):
         exercise.add(run.__name__, sentence, run, points, needs)
 
 
-module_checks(manual_layer_norm, F.layer_norm, {"weight": 1.0, "bias": 0.0}, 1e-5, centred)
-module_checks(rms_norm_module, F.rms_norm, {"weight": 1.0}, 1e-6, lambda x: x)
+module_checks(
+    manual_layer_norm, F.layer_norm, {"weight": 1.0, "bias": 0.0}, 1e-5, centred, "x - mean"
+)
+module_checks(rms_norm_module, F.rms_norm, {"weight": 1.0}, 1e-6, lambda x: x, "x")
 
 
 @rms_norm_module.check(points=1, needs=["normalizes_each_row"])
@@ -340,12 +347,14 @@ def takes_statistics_in_float32(answer, reference, draw):
     for dtype in (torch.bfloat16, torch.float16):
         x = draw.normal(24, 512).to(dtype)
         result = answer(512)(x)
-        same(result, F.rms_norm(x.double(), (512,), eps=1e-6).to(dtype), f"x is {dtype}; it")
+        name = str(dtype).removeprefix("torch.")
+        expected = F.rms_norm(x.double(), (512,), eps=1e-6).to(dtype)
+        same(result, expected, f"x is {name}, the weight float32; the result")
         # Rounding the entries leaves a row's length alone; rounding the statistic does not.
         length = result.double().square().mean(dim=-1).sqrt()
         off = (length - 1).square().mean().sqrt().item()
         if off > 0.1 * torch.finfo(dtype).eps:
             raise Failure(
-                f"x is {dtype}: the rows' root mean squares are off by {off:.1e}, more than "
+                f"x is {name}: the rows' root mean squares are off by {off:.1e}, more than "
                 "rounding the result explains. Compute in float32, and cast back at the end."
             )

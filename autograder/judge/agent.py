@@ -11,7 +11,7 @@ import io
 import linecache
 import os
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -242,12 +242,13 @@ def _gradient(leaf: Any) -> Any:
 
 def _describe_error(error: BaseException) -> dict[str, Any]:
     """Type, first line of the message, and the last line of the student's own code it passed."""
-    kind, line, code = type(error).__name__, None, ""
+    kind, line, code, function = type(error).__name__, None, "", ""
     if isinstance(error, Unfit):
         kind = "Unfit"
-    for frame, number in _frames(error):
-        if not frame.startswith(_OWN_FILES):
-            line, code = number, linecache.getline(frame, number).strip()
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        if not frame.f_code.co_filename.startswith(_OWN_FILES):
+            line, function = number, frame.f_code.co_qualname
+            code = linecache.getline(frame.f_code.co_filename, number).strip()
     try:
         message = str(error)
     except BaseException as again:
@@ -258,9 +259,5 @@ def _describe_error(error: BaseException) -> dict[str, Any]:
         "message": message.strip()[:MESSAGE_LIMIT],
         "line": line,
         "code": code[:MESSAGE_LIMIT],
+        "function": function[:MESSAGE_LIMIT],
     }
-
-
-def _frames(error: BaseException) -> Iterator[tuple[str, int]]:
-    for frame, number in traceback.walk_tb(error.__traceback__):
-        yield frame.f_code.co_filename, number

@@ -32,7 +32,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A whole wrong answer and the sentence its author should hear."""
+    """A whole wrong answer and the sentence its author should hear.
+
+    Several mistakes may share a name and a sentence: the same slip, made in different company.
+    """
 
     name: str
     sentence: str
@@ -94,19 +97,22 @@ class Mistakes:
 
     def __init__(self, exercise: str):
         self.exercise = exercise
-        self._found: dict[str, Mistake] = {}
+        self._found: list[Mistake] = []
 
-    def __call__(self, sentence: str) -> Callable[..., Any]:
+    def __call__(self, sentence: str, name: str = "") -> Callable[..., Any]:
+        """Add the decorated answer, under its own name unless another is given."""
+
         def add(answer: Any) -> Any:
-            self.add(answer.__name__, sentence, answer)
+            self.add(name or answer.__name__, sentence, answer)
             return answer
 
         return add
 
-    def add(self, name: str, sentence: str, answer: Any) -> None:
-        if name in self._found:
+    def add(self, name: str, sentence: str, *answers: Any) -> None:
+        """Add a mistake and, where people come to it in several ways, each of them."""
+        if name in {mistake.name for mistake in self._found}:
             raise ValueError(f"{self.exercise!r} has two mistakes called {name!r}")
-        self._found[name] = Mistake(name, sentence, answer)
+        self._found += [Mistake(name, sentence, answer) for answer in answers]
 
     def __iter__(self) -> Iterator[Mistake]:
-        return iter(self._found.values())
+        return iter(self._found)

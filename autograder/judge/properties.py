@@ -9,7 +9,7 @@ import torch
 
 from autograder.judge.compare import close, same, shape_of, untouched
 from autograder.judge.draw import Draw
-from autograder.judge.subject import Failure, Subject
+from autograder.judge.subject import Description, Failure, Subject
 
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
@@ -45,7 +45,13 @@ def keeps_dtypes(call: Callable[..., Any], *inputs: torch.Tensor) -> None:
                 f"{short} was asked for. Cast back with `.to(x.dtype)`."
             )
         # Wide enough for arithmetic that is carried out in half precision throughout.
-        close(result, plain, f"the result for {dtype}", rtol=5e-2, atol=5e-2)
+        close(
+            result,
+            plain,
+            f"the result for {str(dtype).removeprefix('torch.')} inputs",
+            rtol=5e-2,
+            atol=5e-2,
+        )
 
 
 def has_parameters(module: Subject, expected: dict[str, float], width: int) -> None:
@@ -53,12 +59,7 @@ def has_parameters(module: Subject, expected: dict[str, float], width: int) -> N
     found = module.describe()
     for name, value in expected.items():
         if name not in found.parameters:
-            where = "is a buffer" if name in found.buffers else "is not among the parameters"
-            raise Failure(
-                f"`{name}` {where} (there are: {', '.join(found.parameters) or 'none'}), so no "
-                "optimizer would train it. Wrap it: "
-                f"`self.{name} = nn.Parameter(...)`."
-            )
+            raise Failure(_missing(name, found))
         info = found.parameters[name]
         if info.shape != (width,):
             raise Failure(f"`{name}` has shape {info.shape}; ({width},) was asked for.")
@@ -69,6 +70,20 @@ def has_parameters(module: Subject, expected: dict[str, float], width: int) -> N
     extra = [name for name in found.parameters if name not in expected]
     if extra:
         raise Failure(f"It also trains {', '.join(extra)}, which no formula here has.")
+
+
+def _missing(name: str, found: Description) -> str:
+    if name in found.buffers:
+        return (
+            f"`{name}` is a buffer, which no optimizer trains. Make it a parameter: "
+            f"`self.{name} = nn.Parameter(...)`."
+        )
+    if found.parameters:
+        return f"There is no `{name}`: the parameters are called {', '.join(found.parameters)}."
+    return (
+        f"There is no `{name}`, nor any other parameter, once `__init__` has run, so no optimizer "
+        f"would find anything to train. Make it there: `self.{name} = nn.Parameter(...)`."
+    )
 
 
 def same_at_every_call(module: Subject, x: torch.Tensor, other: torch.Tensor) -> None:

@@ -268,7 +268,10 @@ def explain(error: dict[str, Any], name: str) -> str:
     where = f" in line {error['line']}: `{error['code']}`" if error["line"] else ""
     match error["type"]:
         case "NotImplementedError" if not error["message"]:
-            return f"{name} is not answered yet."
+            # The function that raised may be an earlier answer that this one calls.
+            raised = error["function"].split(".")[0]
+            who = f"It calls `{raised}`, which" if raised not in ("", name) else name
+            return f"{who} is not answered yet: the line `raise NotImplementedError()` still runs."
         case "Unfit":
             return f"{name} returned {error['message']}."
         case "TooLong":

@@ -48,23 +48,118 @@ def widened(x):
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-def both_layer_norms(sentence):
+NO_PARAMETERS = (
+    "Your module has no parameters once `__init__` has run. A plain tensor is not one: "
+    "`parameters()` does not list it, no optimizer trains it, `.to(device)` leaves it behind. One "
+    "made in `forward` comes too late. In `__init__`: `self.weight = nn.Parameter(...)`."
+)
+RETURNS = (
+    "You computed in {0} and returned it. The result has x's dtype: end with `.to(x.dtype)`. If "
+    "you do, x itself was {0} by then: give the converted tensor a name of its own."
+)
+LAYER_NORM_WEIGHTS = (("weight", 1.0), ("bias", 0.0))
+RMS_NORM_WEIGHTS = (("weight", 1.0),)
+
+
+def both_layer_norms(sentence, *others):
+    """Add the decorated function, and the `others` that make the same slip, to both catalogues."""
+
     def add(function):
-        weights = (("weight", 1.0), ("bias", 0.0))
-        layer_norm(sentence)(function)
-        manual_layer_norm(sentence)(module_of(function, weights, 1e-5))
+        answers = (function, *others)
+        modules = [module_of(one, LAYER_NORM_WEIGHTS, 1e-5) for one in answers]
+        layer_norm.add(function.__name__, sentence, *answers)
+        manual_layer_norm.add(function.__name__, sentence, *modules)
         return function
 
     return add
 
 
-def both_rms_norms(sentence, wide=True):
+def both_rms_norms(sentence, *others, wide=True):
+    """The same for the RMS norms, whose names here begin with rms_ where layer norm has them."""
+
     def add(function):
-        rms_norm(sentence)(function)
-        rms_norm_module(sentence)(module_of(function, (("weight", 1.0),), 1e-6, wide))
+        answers, name = (function, *others), function.__name__.removeprefix("rms_")
+        modules = [module_of(one, RMS_NORM_WEIGHTS, 1e-6, wide) for one in answers]
+        rms_norm.add(name, sentence, *answers)
+        rms_norm_module.add(name, sentence, *modules)
         return function
 
     return add
+
+
+def layer_norm_by(root, axes=lambda x: -1, correction=0):
+    """A layer norm over `axes(x)`, dividing by `root(variance, eps)`: its slips can be combined."""
+
+    def function(x, scale, shift, eps=1e-5):
+        centred = x - x.mean(axes(x), keepdim=True)
+        variance = x.var(axes(x), correction=correction, keepdim=True)
+        return centred / root(variance, eps) * scale + shift
+
+    return function
+
+
+def rms_norm_by(root, axes=lambda x: -1):
+    """An RMS norm over `axes(x)`, dividing by `root(mean square, eps)`."""
+
+    def function(x, scale, eps=1e-6):
+        return x / root(x.square().mean(axes(x), keepdim=True), eps) * scale
+
+    return function
+
+
+def inside(square, eps):
+    return torch.sqrt(square + eps)
+
+
+def outside(square, eps):
+    return torch.sqrt(square) + eps
+
+
+def without(square, eps):
+    return torch.sqrt(square)
+
+
+ROOTS = (inside, outside, without)
+WRONG_AXES = {
+    "whole_tensor": (
+        lambda x: tuple(range(x.dim())),
+        "You normalized over the whole tensor. Each row along the last axis has statistics of its "
+        "own: pass `dim=-1`.",
+    ),
+    "first_axis": (
+        lambda x: 0,
+        "You normalized over the first axis, across the batch. A token must not depend on the "
+        "other tokens: use the last axis, `dim=-1`.",
+    ),
+    "second_axis": (
+        lambda x: min(1, x.dim() - 1),
+        "You normalized over axis 1, which is the sequence in a (B, T, C) input. Use the "
+        "features, `dim=-1`.",
+    ),
+    "sequence_axis": (
+        lambda x: max(-2, -x.dim()),
+        "You normalized over the second to last axis, the sequence. Use the features, `dim=-1`.",
+    ),
+    "last_two_axes": (
+        lambda x: tuple(range(-min(2, x.dim()), 0)),
+        "You normalized over the last two axes together, so every token depends on its "
+        "neighbours. Only the features, `dim=-1`, belong to one row.",
+    ),
+    "all_axes_but_the_first": (
+        lambda x: tuple(range(1, x.dim())) or 0,
+        "You normalized over every axis but the first. Only the features, `dim=-1`, belong to one "
+        "row.",
+    ),
+}
+for name, (axes, sentence) in WRONG_AXES.items():
+    functions = [layer_norm_by(root, axes, correction) for correction in (0, 1) for root in ROOTS]
+    modules = [module_of(one, LAYER_NORM_WEIGHTS, 1e-5) for one in functions]
+    layer_norm.add(name, sentence, *functions)
+    manual_layer_norm.add(name, sentence, *modules)
+    functions = [rms_norm_by(root, axes) for root in ROOTS]
+    modules = [module_of(one, RMS_NORM_WEIGHTS, 1e-6, wide=True) for one in functions]
+    rms_norm.add(name, sentence, *functions)
+    rms_norm_module.add(name, sentence, *modules)
 
 
 def moments(x, dim=-1):
@@ -135,58 +230,6 @@ def eps_squared(x, scale, shift, eps=1e-5):
 @both_layer_norms("The `eps` you were given is not used: yours is always 1e-5.")
 def fixed_eps(x, scale, shift, eps=1e-5):
     return right_layer_norm(x, scale, shift, 1e-5)
-
-
-@both_layer_norms(
-    "You normalized over the whole tensor. Each row along the last axis has a mean and a variance "
-    "of its own: pass `dim=-1`."
-)
-def whole_tensor(x, scale, shift, eps=1e-5):
-    centred = x - x.mean()
-    return centred / torch.sqrt(centred.square().mean() + eps) * scale + shift
-
-
-@both_layer_norms(
-    "You normalized over the first axis, across the batch. A token must not depend on the other "
-    "tokens: use the last axis, `dim=-1`."
-)
-def first_axis(x, scale, shift, eps=1e-5):
-    centred, variance = moments(x, 0)
-    return centred / torch.sqrt(variance + eps) * scale + shift
-
-
-@both_layer_norms(
-    "You normalized over axis 1, which is the sequence in a (B, T, C) input. Use `dim=-1`, the "
-    "features."
-)
-def second_axis(x, scale, shift, eps=1e-5):
-    centred, variance = moments(x, 1 if x.dim() > 1 else 0)
-    return centred / torch.sqrt(variance + eps) * scale + shift
-
-
-@both_layer_norms(
-    "You normalized over the second to last axis, the sequence. Use `dim=-1`, the features."
-)
-def sequence_axis(x, scale, shift, eps=1e-5):
-    centred, variance = moments(x, -2 if x.dim() > 1 else -1)
-    return centred / torch.sqrt(variance + eps) * scale + shift
-
-
-@both_layer_norms(
-    "You normalized over the last two axes together, so every token depends on its neighbours. "
-    "Only the features, `dim=-1`, belong to one row."
-)
-def last_two_axes(x, scale, shift, eps=1e-5):
-    centred, variance = moments(x, (-2, -1) if x.dim() > 1 else -1)
-    return centred / torch.sqrt(variance + eps) * scale + shift
-
-
-@both_layer_norms(
-    "You normalized over every axis but the first. Only the features, `dim=-1`, belong to one row."
-)
-def all_axes_but_the_first(x, scale, shift, eps=1e-5):
-    centred, variance = moments(x, tuple(range(1, x.dim())) or -1)
-    return centred / torch.sqrt(variance + eps) * scale + shift
 
 
 @both_layer_norms(
@@ -265,6 +308,48 @@ def numerator_not_centred(x, scale, shift, eps=1e-5):
 def squares_not_centred(x, scale, shift, eps=1e-5):
     centred, _ = moments(x)
     return centred / torch.sqrt(mean_square(x) + eps) * scale + shift
+
+
+@both_layer_norms(
+    "You centred each row rightly, but divided by a spread taken over the whole tensor: pass "
+    "`dim=-1, keepdim=True` to the variance too.",
+    lambda x, scale, shift, eps=1e-5: moments(x)[0] / (x.std() + eps) * scale + shift,
+    lambda x, scale, shift, eps=1e-5: moments(x)[0] / (x.var() + eps).sqrt() * scale + shift,
+    lambda x, scale, shift, eps=1e-5: moments(x)[0] / x.std() * scale + shift,
+    lambda x, scale, shift, eps=1e-5: (
+        moments(x)[0] / (moments(x)[0].square().mean() + eps).sqrt() * scale + shift
+    ),
+)
+def spread_of_the_whole_tensor(x, scale, shift, eps=1e-5):
+    return moments(x)[0] / (x.var(correction=0) + eps).sqrt() * scale + shift
+
+
+@both_layer_norms(
+    "You took the root twice: `std` is already the root of the variance.",
+    layer_norm_by(lambda variance, eps: torch.sqrt(torch.sqrt(variance) + eps), correction=1),
+)
+def root_taken_twice(x, scale, shift, eps=1e-5):
+    centred, variance = moments(x)
+    return centred / torch.sqrt(torch.sqrt(variance) + eps) * scale + shift
+
+
+@both_layer_norms(
+    "Only the mean is divided by the root: `x - mean / root` divides first. Put `x - mean` in "
+    "parentheses."
+)
+def missing_parentheses(x, scale, shift, eps=1e-5):
+    centred, variance = moments(x)
+    return x - (x - centred) / torch.sqrt(variance + eps) * scale + shift
+
+
+@both_layer_norms("You divided by `scale`; multiply by it.")
+def scale_divided(x, scale, shift, eps=1e-5):
+    return right_layer_norm(x, 1 / scale, shift, eps)
+
+
+@both_layer_norms("You scaled x by `scale` before normalizing it. Normalize first, then multiply.")
+def scaled_before(x, scale, shift, eps=1e-5):
+    return right_layer_norm(x * scale, torch.ones_like(scale), shift, eps)
 
 
 @both_layer_norms("You divided by the variance. Take its square root: `sqrt(variance + eps)`.")
@@ -436,10 +521,7 @@ other_defaults(
 # ManualLayerNorm alone
 
 
-@manual_layer_norm(
-    "`weight` and `bias` are plain tensors: `parameters()` does not list them, no optimizer trains "
-    "them, and `.to(device)` leaves them behind. Wrap each in `nn.Parameter`."
-)
+@manual_layer_norm(NO_PARAMETERS)
 class plain_tensors(nn.Module):
     def __init__(self, width, eps=1e-5):
         super().__init__()
@@ -532,6 +614,18 @@ class running_averages(LayerNorm):
 class only_in_training(LayerNorm):
     def forward(self, x):
         return super().forward(x) if self.training else x
+
+
+@manual_layer_norm(
+    "You put torch's own `nn.LayerNorm` inside. It is what this exercise asks you to write."
+)
+class torch_module_inside(nn.Module):
+    def __init__(self, width, eps=1e-5):
+        super().__init__()
+        self.norm = nn.LayerNorm(width, eps)
+
+    def forward(self, x):
+        return self.norm(x)
 
 
 class _SharedByAll(nn.Module):
@@ -660,51 +754,6 @@ def square_of_the_mean(x, scale, eps=1e-6):
 )
 def mean_absolute_value(x, scale, eps=1e-6):
     return x / (x.abs().mean(-1, keepdim=True) + eps) * scale
-
-
-@both_rms_norms(
-    "You normalized over the whole tensor. Each row along the last axis has a mean of squares of "
-    "its own: pass `dim=-1`."
-)
-def rms_whole_tensor(x, scale, eps=1e-6):
-    return x / torch.sqrt(x.square().mean() + eps) * scale
-
-
-@both_rms_norms(
-    "You normalized over the first axis, across the batch. A token must not depend on the other "
-    "tokens: use the last axis, `dim=-1`."
-)
-def rms_first_axis(x, scale, eps=1e-6):
-    return x / torch.sqrt(mean_square(x, 0) + eps) * scale
-
-
-@both_rms_norms(
-    "You normalized over axis 1, which is the sequence in a (B, T, C) input. Use `dim=-1`."
-)
-def rms_second_axis(x, scale, eps=1e-6):
-    return x / torch.sqrt(mean_square(x, 1 if x.dim() > 1 else 0) + eps) * scale
-
-
-@both_rms_norms(
-    "You normalized over the second to last axis, the sequence. Use `dim=-1`, the features."
-)
-def rms_sequence_axis(x, scale, eps=1e-6):
-    return x / torch.sqrt(mean_square(x, -2 if x.dim() > 1 else -1) + eps) * scale
-
-
-@both_rms_norms(
-    "You normalized over the last two axes together. Only the features, `dim=-1`, belong to one "
-    "row."
-)
-def rms_last_two_axes(x, scale, eps=1e-6):
-    return x / torch.sqrt(mean_square(x, (-2, -1) if x.dim() > 1 else -1) + eps) * scale
-
-
-@both_rms_norms(
-    "You normalized over every axis but the first. Only the features, `dim=-1`, belong to one row."
-)
-def rms_all_axes_but_the_first(x, scale, eps=1e-6):
-    return x / torch.sqrt(mean_square(x, tuple(range(1, x.dim())) or -1) + eps) * scale
 
 
 @both_rms_norms(
@@ -840,6 +889,15 @@ class statistics_in_half_precision(RMSNorm):
 
 
 @rms_norm_module(
+    "You computed in x's own dtype. In float16 the squares overflow, and the float32 weight makes "
+    "the result float32: convert x to float32 first, and the result back at the end."
+)
+class no_conversion(RMSNorm):
+    def forward(self, x):
+        return right_rms_norm(x, self.weight, self.eps)
+
+
+@rms_norm_module(
     "You cast back to x's dtype before multiplying by `weight`. A float32 weight then makes the "
     "result float32 again: cast last."
 )
@@ -849,10 +907,7 @@ class casts_before_the_weight(RMSNorm):
         return (wide * torch.rsqrt(mean_square(wide) + self.eps)).to(x.dtype) * self.weight
 
 
-@rms_norm_module(
-    "`weight` is a plain tensor: `parameters()` does not list it, no optimizer trains it, and "
-    "`.to(device)` leaves it behind. Wrap it in `nn.Parameter`."
-)
+@rms_norm_module(NO_PARAMETERS)
 class plain_tensor(nn.Module):
     def __init__(self, width, eps=1e-6):
         super().__init__()
@@ -901,16 +956,18 @@ rms_norm_module.add(
 
 
 @rms_norm_module(
-    "In eval mode you return x as it came. A norm does the same in training and in eval."
+    "In eval mode you return x as it came. A norm does the same in training and in eval.",
+    name="only_in_training",
 )
-class rms_only_in_training(RMSNorm):
+class only_in_training_rms(RMSNorm):
     def forward(self, x):
         return super().forward(x) if self.training else x
 
 
 @rms_norm_module(
     "All your modules share one weight (a class attribute or a default argument). Make it in "
-    "`__init__`, for each module anew."
+    "`__init__`, for each module anew.",
+    name="shared_weight",
 )
 class rms_shared_weight(_SharedByAll):
     shared: dict[int, list[nn.Parameter]] = {}
