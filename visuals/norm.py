@@ -106,7 +106,7 @@ def before_and_after() -> Picture:
         f"Minus the mean: {numbers(centred)}. Divided by the standard deviation 1.87: "
         f"{numbers(after)}."
     )
-    return draw(plot, (7.6, 3.4), alt, "LayerNorm on one token, step by step.")
+    return draw(plot, (8.4, 3.6), alt, "LayerNorm on one token, step by step.")
 
 
 def axes_read() -> Picture:
@@ -217,7 +217,7 @@ def add_and_multiply(
 
 def _before_and_moved(add: float, multiply: float, eps: float) -> Picture:
     row = [multiply * value + add for value in ROW]
-    limits = min(0.0, *row), max(12.0, *row)
+    limits = min(0.0, 1.2 * min(row)), max(12.0, 1.2 * max(row))  # with room for the numbers
     change = f"row × {multiply:g} {'-' if add < 0 else '+'} {abs(add):g}"
     said: list[str] = []
 

@@ -19,9 +19,11 @@ from autograder.judge.properties import (
 from autograder.judge.quiz import quiz
 
 TORCH_LAYER_NORM = RuledOut(
-    "torch's own layer norm", frozenset({"layer_norm", "native_layer_norm"})
+    "torch's own layer norm", frozenset({"layer_norm", "native_layer_norm", "LayerNorm"})
 )
-TORCH_RMS_NORM = RuledOut("torch's own RMS norm", frozenset({"rms_norm", "_fused_rms_norm"}))
+TORCH_RMS_NORM = RuledOut(
+    "torch's own RMS norm", frozenset({"rms_norm", "_fused_rms_norm", "RMSNorm"})
+)
 TINY = 1e-12
 
 layer_norm = Exercise("layer_norm", TORCH_LAYER_NORM)
