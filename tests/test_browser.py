@@ -75,7 +75,11 @@ def jupyterlab(arguments: list[str], folder: Path, private: Path) -> Iterator[st
             yield address
         finally:
             server.terminate()
-            server.wait(PATIENCE)
+            try:
+                server.wait(10)
+            except subprocess.TimeoutExpired:  # its extensions sometimes wait for each other
+                server.kill()
+                server.wait()
 
 
 def _wait_for(server: subprocess.Popen, url: str, log: Path) -> None:

@@ -87,16 +87,27 @@ def test_objects_that_are_no_answer_at_all():
         assert evaluate("norm_quiz", thing).score == 0
 
 
-def test_an_endless_loop_is_stopped(monkeypatch):
-    monkeypatch.setattr("autograder.judge.subject.SECONDS", 0.3)
-
-    def endless(*_):
-        while True:
-            try:
-                while True:
-                    pass
-            except Exception:
+def endless(*_):
+    while True:
+        try:
+            while True:
                 pass
+        except Exception:
+            pass
+
+
+def stubborn(*_):
+    while True:
+        try:
+            while True:
+                pass
+        except:  # noqa: E722 -- the point: it swallows whatever stops it
+            pass
+
+
+@pytest.mark.parametrize("endless", [endless, stubborn])
+def test_an_endless_loop_is_stopped(monkeypatch, endless):
+    monkeypatch.setattr("autograder.judge.subject.SECONDS", 0.3)
 
     start = time.monotonic()
     report = evaluate("layer_norm", answer(endless))
@@ -141,6 +152,7 @@ def test_ruled_out_functions_are_seen_under_any_alias():
     other_name = F.layer_norm
     module = nn.LayerNorm(1)
     scripted = torch.jit.script(torch.nn.functional.layer_norm)
+    without_modes = torch._C.DisableTorchFunction
     for body in (
         lambda x, s, b, e: F.layer_norm(x, x.shape[-1:], s, b, e),
         lambda x, s, b, e: other_name(x, x.shape[-1:], s, b, e),
@@ -149,12 +161,24 @@ def test_ruled_out_functions_are_seen_under_any_alias():
         lambda x, s, b, e: torch.ops.aten.layer_norm(x, x.shape[-1:], s, b, e),
         lambda x, s, b, e: torch.ops.aten.native_layer_norm.default(x, x.shape[-1:], s, b, e)[0],
         lambda x, s, b, e: scripted(x, list(x.shape[-1:]), s, b, e),
+        lambda x, s, b, e: torch.ops.aten.layer_norm.default(x, x.shape[-1:], s, b, e),
+        lambda x, s, b, e: without_modes().__enter__() or F.layer_norm(x, x.shape[-1:], s, b, e),
         lambda x, s, b, e: type(module).forward(nn.LayerNorm(x.shape[-1], e), x) * s + b,
     ):
         report = evaluate("layer_norm", answer(body))
         assert report.score == 0
         assert "torch's own layer norm" in report.text()
         assert set(report.advice) == {"torch_layer_norm"}
+
+
+def test_ruled_out_operators_are_seen_inside_scripts():
+    @torch.jit.script
+    def scripted(x, scale, eps: float = 1e-6):
+        return torch.rms_norm(x, [x.shape[-1]], scale, eps)
+
+    assert evaluate("rms_norm", scripted).score == 0
+    assert evaluate("layer_norm", F.layer_norm).score == 0
+    assert "line" not in evaluate("RMSNorm", nn.RMSNorm).checks[1].message
 
 
 def test_a_rule_covers_nothing_else():
@@ -269,3 +293,64 @@ def test_importing_check_is_quick():
     assert done.returncode == 0, done.stderr
     # A bound that only a heavy import breaks; the figure itself is in the benchmark's hands.
     assert float(done.stdout) < 3
+
+
+def test_a_second_name_for_a_parameter_is_no_second_parameter():
+    from solutions.norm import ManualLayerNorm
+
+    class Aliased(ManualLayerNorm):
+        def __init__(self, width, eps=1e-5):
+            super().__init__(width, eps)
+            self.gamma = self.weight
+
+    assert evaluate("ManualLayerNorm", Aliased).passed
+    assert evaluate("ManualLayerNorm", lambda *args, **kwargs: Aliased(*args, **kwargs)).passed
+
+
+def test_checking_shared_weights_twice_says_the_same_twice():
+    weight, bias = nn.Parameter(torch.ones(5)), nn.Parameter(torch.zeros(5))
+
+    class Shared(nn.Module):
+        def __init__(self, width, eps=1e-5):
+            super().__init__()
+            self.eps = eps
+            self.weight = weight if width == 5 else nn.Parameter(torch.ones(width))
+            self.bias = bias if width == 5 else nn.Parameter(torch.zeros(width))
+
+        def forward(self, x):
+            return right(x, self.weight, self.bias, self.eps)
+
+    once, twice = (evaluate("ManualLayerNorm", Shared) for _ in range(2))
+    assert once == twice
+    assert [check.name for check in once.checks if not check.passed] == ["owns_its_weights"]
+    assert torch.equal(weight, torch.ones(5))
+
+
+def test_the_default_dtype_is_the_notebooks_again():
+    def sets(x, scale, shift, eps):
+        torch.set_default_dtype(torch.float64)
+        return right(x, scale, shift, eps)
+
+    evaluate("layer_norm", answer(sets))
+    assert torch.get_default_dtype() == torch.float32
+    assert evaluate("layer_norm", torch.jit.script(right_script)).passed
+
+
+def right_script(x, scale, shift, eps: float = 1e-5):
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / torch.sqrt((centred * centred).mean(-1, keepdim=True) + eps) * scale + shift
+
+
+def test_each_wrong_letter_of_a_quiz_has_its_own_sentence():
+    right_answers = {1: "b", 2: "d", 3: "a", 4: "c", 5: "b", 6: "d"}
+    report = evaluate("norm_quiz", right_answers | {3: "b", 5: "c"})
+    assert report.score == 4
+    assert list(report.advice) == ["question_3_b", "question_5_c"]
+    assert "a dict" in evaluate("norm_quiz", ["", *"bdacbd"]).text()
+    assert evaluate("norm_quiz", {}).advice == {}
+
+
+def test_the_wrong_kind_of_thing_is_said_at_once():
+    assert "has to be a function; this is a int" in evaluate("layer_norm", 3).problem
+    assert "has to be a class" in evaluate("RMSNorm", nn.RMSNorm(4)).problem
+    assert "NumPy array" in evaluate("layer_norm", answer(lambda x, *_: x.numpy())).text()

@@ -33,7 +33,7 @@ rms_norm_module = Exercise("RMSNorm", TORCH_RMS_NORM)
 norm_quiz = quiz("norm_quiz", "bdacbd")
 
 # Four axes first: there every wrong choice of axes shows as what it is.
-SHAPES = ((2, 3, 5, 7), (5, 3, 4), (3, 4), (4, 4), (6,))
+SHAPES = ((2, 3, 5, 7), (5, 3, 4), (3, 4), (4, 4), (6,), (2, 1, 3, 2, 4))
 
 
 def ones_and_zeros(width, like):
@@ -61,12 +61,19 @@ def centred(x):
     return x - x.mean(dim=-1, keepdim=True)
 
 
+def with_outlier(draw):
+    """Two wide rows with one feature far from the rest, which comes out near the root of C."""
+    x = draw.normal(2, 64)
+    x[:, 3] = 50
+    return x
+
+
 # layer_norm
 
 
 @layer_norm.check(points=1)
 def centres_each_row(answer, reference, draw):
-    """Each row (the last axis) is centred and scaled on its own, for inputs of 1 to 4 axes."""
+    """Each row (the last axis) is centred and scaled on its own, however many axes there are."""
     for shape in SHAPES:
         x = draw.normal(*shape) + draw.normal(*shape[:-1], 1)
         parallel(answer(x, *ones_and_zeros(shape[-1], x)), centred(x), shape, "x - mean")
@@ -75,8 +82,9 @@ def centres_each_row(answer, reference, draw):
 @layer_norm.check(points=2, needs=["centres_each_row"])
 def divides_by_the_width(answer, reference, draw):
     """The variance divides by C: rows of 4 features come out as torch's own layer norm has them."""
-    x = 3 * draw.normal(5, 3, 4) + 1
-    same(answer(x, *ones_and_zeros(4, x), TINY), F.layer_norm(x, (4,), eps=TINY))
+    for x in (3 * draw.normal(5, 3, 4) + 1, with_outlier(draw)):
+        width = x.shape[-1]
+        same(answer(x, *ones_and_zeros(width, x), TINY), F.layer_norm(x, (width,), eps=TINY))
 
 
 @layer_norm.check(points=1, needs=["centres_each_row"])
@@ -162,8 +170,9 @@ def scales_each_row(answer, reference, draw):
 @rms_norm.check(points=2, needs=["scales_each_row"])
 def divides_by_the_root_mean_square(answer, reference, draw):
     """The mean divides by C: rows of 4 features come out as torch's own RMS norm has them."""
-    x = 3 * draw.normal(5, 3, 4) + 1
-    same(answer(x, x.new_ones(4), TINY), F.rms_norm(x, (4,), eps=TINY))
+    for x in (3 * draw.normal(5, 3, 4) + 1, with_outlier(draw)):
+        width = x.shape[-1]
+        same(answer(x, x.new_ones(width), TINY), F.rms_norm(x, (width,), eps=TINY))
 
 
 @rms_norm.check(points=1, needs=["scales_each_row"])
@@ -256,10 +265,9 @@ def module_checks(exercise, function, parameters, usual_eps, direction, what):
             parallel(answer(shape[-1])(x), direction(x), shape, what)
 
     def agrees_with_torch(answer, reference, draw):
-        for shape in ((5, 3, 4), (2, 6), (2, 3, 2, 5)):
-            x = 3 * draw.normal(*shape) + 1
-            module, values = loaded(answer, draw, shape[-1])
-            same(module(x), function(x, shape[-1:], **values, eps=usual_eps))
+        for x in (3 * draw.normal(5, 3, 4) + 1, draw.normal(2, 3, 2, 5), with_outlier(draw)):
+            module, values = loaded(answer, draw, x.shape[-1])
+            same(module(x), function(x, x.shape[-1:], **values, eps=usual_eps))
 
     def uses_its_eps(answer, reference, draw):
         x, eps = draw.normal(4, 3, 6), draw.number(0.3, 2.0)

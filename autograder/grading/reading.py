@@ -1,4 +1,4 @@
-"""Reads a submission's code without running it: what depends on what, and what it calls of torch."""
+"""Reads a submission without running it: what depends on what, and what it calls of torch."""
 
 from __future__ import annotations
 

@@ -7,9 +7,11 @@ and knows no expected value: it is asked to call, load, read, and answers with t
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import linecache
 import os
+import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -18,12 +20,17 @@ import torch
 from torch import nn
 
 from autograder.judge.values import Handle, Recipe, Unfit, plain_tensor, walk
-from autograder.judge.watch import CallsWatch, MetaDevice, OperatorsWatch
+from autograder.judge.watch import CallsWatch, MetaDevice, operators_watched
 
 PRINT_LIMIT = 2_000
 MESSAGE_LIMIT = 400
 PLAIN = (bool, int, float, complex, str, type(None))
-_OWN_FILES = (os.path.dirname(os.path.abspath(__file__)), os.path.dirname(torch.__file__))
+_NOT_THE_STUDENTS = (
+    os.path.dirname(os.path.abspath(__file__)),
+    os.path.dirname(torch.__file__),
+    sysconfig.get_paths()["stdlib"],
+    "<frozen",
+)
 
 
 class TooLong(BaseException):
@@ -35,6 +42,7 @@ class Agent:
 
     def __init__(self, root: Any, ruled_out: Iterable[str] = (), device: str = "cpu"):
         self._objects: dict[int, Any] = {0: root}
+        self._loaded: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._ruled_out = frozenset(ruled_out)
         self._device = torch.device(device)
 
@@ -47,6 +55,7 @@ class Agent:
             "mode": self._mode,
             "move": self._move,
             "read": self._read,
+            "reset": self._reset,
         }
         action = actions[request["do"]]
         arguments = {key: value for key, value in request.items() if key not in ("do", "target")}
@@ -57,7 +66,7 @@ class Agent:
             try:
                 with contextlib.ExitStack() as stack:
                     if self._ruled_out:
-                        stack.enter_context(OperatorsWatch(self._ruled_out, found))
+                        stack.enter_context(operators_watched(self._ruled_out, found))
                         stack.enter_context(CallsWatch(self._ruled_out, found))
                     reply.update(action(self._objects[request["target"]], **arguments))
             except KeyboardInterrupt:
@@ -95,7 +104,11 @@ class Agent:
             if meta:
                 stack.enter_context(MetaDevice())
             stack.enter_context(torch.set_grad_enabled(grad))
+            stack.callback(torch.set_default_dtype, torch.get_default_dtype())
             value = function(*args, **kwargs)
+            if inspect.iscoroutine(value):
+                value.close()
+                raise TypeError("it is an `async def`, so a call only makes a coroutine")
         if isinstance(value, nn.Module) and self._device.type != "cpu":
             value.to(self._device)
         reply: dict[str, Any] = {}
@@ -124,7 +137,11 @@ class Agent:
     def _describe(self, target: Any) -> dict[str, Any]:
         """Names, shapes, dtypes, devices and sharing of parameters and buffers; the submodules."""
         if not isinstance(target, nn.Module):
-            return {"value": {"module": False, "type": type(target).__name__}}
+            kind = "class" if inspect.isclass(target) else "value"
+            if callable(target) and kind != "class":
+                kind = "function"
+            bases = [base.__name__ for base in type(target).__mro__]
+            return {"value": {"module": False, "kind": kind, "bases": bases}}
         storages: dict[int, int] = {}
 
         def tensors(named: Any) -> list[list[Any]]:
@@ -145,7 +162,8 @@ class Agent:
         return {
             "value": {
                 "module": True,
-                "type": type(target).__name__,
+                "kind": "module",
+                "bases": [base.__name__ for base in type(target).__mro__],
                 "parameters": tensors(target.named_parameters(remove_duplicate=False)),
                 "buffers": tensors(target.named_buffers(remove_duplicate=False)),
                 "modules": [
@@ -170,8 +188,18 @@ class Agent:
                 raise LookupError(
                     f"`{name}` has shape {tuple(named[name].shape)}, not {tuple(tensor.shape)}"
                 )
+            self._loaded.append((named[name], plain_tensor(named[name])))
             with torch.no_grad():
                 named[name].copy_(tensor)
+        return {}
+
+    def _reset(self, target: Any) -> dict[str, Any]:
+        """Forget every object but the root, and undo what was loaded: modules may share it."""
+        with torch.no_grad():
+            for tensor, before in reversed(self._loaded):
+                tensor.copy_(before)
+        self._loaded.clear()
+        self._objects = {0: self._objects[0]}
         return {}
 
     def _mode(self, target: Any, train: bool) -> dict[str, Any]:
@@ -224,6 +252,9 @@ class BoundedText(io.StringIO):
         super().__init__()
         self._left = limit
 
+    def close(self) -> None:
+        pass  # an answer may close its output; what it printed is still wanted
+
     def write(self, text: str) -> int:
         super().write(text[: self._left])
         self._left = max(0, self._left - len(text))
@@ -246,7 +277,7 @@ def _describe_error(error: BaseException) -> dict[str, Any]:
     if isinstance(error, Unfit):
         kind = "Unfit"
     for frame, number in traceback.walk_tb(error.__traceback__):
-        if not frame.f_code.co_filename.startswith(_OWN_FILES):
+        if not frame.f_code.co_filename.startswith(_NOT_THE_STUDENTS):
             line, function = number, frame.f_code.co_qualname
             code = linecache.getline(frame.f_code.co_filename, number).strip()
     try:

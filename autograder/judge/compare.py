@@ -16,6 +16,14 @@ TOLERANCES = {
     torch.float16: (4e-3, 4e-3),
     torch.bfloat16: (3e-2, 3e-2),
 }
+# A mistake may be written in many ways too, but its values are its own: two units in the last
+# place where a check, which allows half-precision arithmetic throughout, is wider.
+LIKENESS = {
+    torch.float64: (1e-6, 1e-8),
+    torch.float32: (5e-5, 1e-4),
+    torch.float16: (2e-3, 2e-3),
+    torch.bfloat16: (1.6e-2, 1.6e-2),
+}
 
 
 def same(
@@ -74,9 +82,15 @@ def shape_of(got: Any, shape: Sequence[int], what: str = "the result") -> None:
     if got is None:
         raise Failure(f"{what} is None. Did you forget to `return` it?")
     if not isinstance(got, torch.Tensor):
-        raise Failure(f"{what} is a {_type_name(got)}; a tensor was asked for.")
+        name = got.type_name if isinstance(got, Subject) else type(got).__name__
+        name = "NumPy array" if name == "ndarray" else name
+        raise Failure(f"{what} is a {name}; a tensor was asked for.")
     if got.shape != torch.Size(shape):
         raise Failure(f"{what} has shape {tuple(got.shape)}; {tuple(shape)} was asked for.")
+    if got.is_complex():
+        raise Failure(f"{what} has dtype {_short(got.dtype)}; real numbers were asked for.")
+    if got.device.type == "meta":
+        raise Failure(f"{what} is on `meta`, where tensors have no values.")
 
 
 def untouched(after: Any, before: torch.Tensor, what: str) -> None:
@@ -99,9 +113,7 @@ def alike(one: Any, other: Any) -> bool:
             return True
         if not (one.is_floating_point() or one.is_complex()):
             return torch.equal(one, other)
-        rtol, atol = TOLERANCES.get(one.dtype, (1e-5, 1e-5))
-        # A mistake may be written in many ways, so this is wider than a check.
-        return torch.allclose(one, other, rtol * 5, atol * 5, equal_nan=True)
+        return torch.allclose(one, other, *LIKENESS.get(one.dtype, (0, 0)), equal_nan=True)
     if type(one) is not type(other):
         return False
     if isinstance(one, list | tuple):
@@ -111,10 +123,6 @@ def alike(one: Any, other: Any) -> bool:
     if isinstance(one, float):
         return one == other or abs(one - other) <= 1e-5 * abs(other) or (one != one != other)
     return hasattr(one, "number") or one == other  # two handles are alike whatever they hold
-
-
-def _type_name(value: Any) -> str:
-    return "module or another object" if isinstance(value, Subject) else type(value).__name__
 
 
 def _short(dtype: torch.dtype) -> str:

@@ -19,6 +19,7 @@ def run_check(
 
     The draws depend on the seed, the exercise and the check alone, so every answer meets the same.
     """
+    link.perform({"do": "reset", "target": 0})
     recorder = Recorder(link)
     ruled_out = exercise.ruled_out.says if exercise.ruled_out else ""
     answer = Subject(recorder, exercise.name, ruled_out=ruled_out)
@@ -60,17 +61,23 @@ def diagnose(
         return message is not None and alike(behaviour, behaviours[name])
 
     behaviours = {name: [_behaviour(reply) for reply in failed[name]] for name in failed}
-    found = {}
+    places: dict[str, int] = {}
     for name in failed:
+        # A mistake that explained an earlier check is the likely one here too.
+        again = next((place for place in places.values() if matches(place, name)), None)
+        if again is not None:
+            places[name] = again
+            continue
         candidates = [
             place
             for place in range(len(exercise.mistakes))
             if matches(place, name) and all(tried(place, other)[0] is None for other in passed)
         ]
         if candidates:
-            best = max(candidates, key=lambda place: sum(matches(place, name) for name in failed))
-            found[name] = exercise.mistakes[best]
-    return found
+            places[name] = max(
+                candidates, key=lambda place: sum(matches(place, name) for name in failed)
+            )
+    return {name: exercise.mistakes[place] for name, place in places.items()}
 
 
 @lru_cache(maxsize=4096)
@@ -89,7 +96,7 @@ def _behaviour(reply: dict[str, Any]) -> dict[str, Any]:
     error = reply["error"] and (reply["error"]["type"], reply["error"]["message"])
     value = reply["value"]
     if isinstance(value, dict) and "module" in value:
-        value = {key: value[key] for key in value if key not in ("type", "modules")}
+        value = {key: value[key] for key in value if key not in ("bases", "modules")}
     return {
         "value": value,
         "error": error,

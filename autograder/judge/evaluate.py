@@ -11,7 +11,7 @@ from autograder.devices import device as course_device
 from autograder.judge.diagnose import agent_for, diagnose, run_check
 from autograder.judge.exercise import Exercise
 from autograder.judge.report import CheckResult, Report
-from autograder.judge.subject import Link, LocalLink
+from autograder.judge.subject import Link, LocalLink, Subject
 
 PRINT_LIMIT = 1_000
 
@@ -53,6 +53,8 @@ def check(name: str) -> Report:
 
 def judge(exercise: Exercise, link: Link, seed: int, device: str = "cpu") -> Report:
     """Run the checks of `exercise` against the answer at the other end of `link`."""
+    if problem := _wrong_kind(exercise, link):
+        return _nothing(exercise, seed, problem)
     messages: dict[str, str | None] = {}
     failed: dict[str, list[dict[str, Any]]] = {}
     printed, interrupted = "", False
@@ -75,6 +77,17 @@ def judge(exercise: Exercise, link: Link, seed: int, device: str = "cpu") -> Rep
         seed=seed,
         printed=printed,
     )
+
+
+def _wrong_kind(exercise: Exercise, link: Link) -> str:
+    """A sentence where a class or a function is asked for and the answer is none."""
+    kind = Subject(link, exercise.name).kind()
+    # A function that makes the module does what a class does.
+    if exercise.kind == "class" and kind.name not in ("class", "function"):
+        return f"`{exercise.name}` has to be a class; this is a {kind.bases[0]}."
+    if exercise.kind == "function" and kind.name == "value":
+        return f"`{exercise.name}` has to be a function; this is a {kind.bases[0]}."
+    return ""
 
 
 def _result(exercise: Exercise, place: int, messages: Any, found: Any) -> CheckResult:

@@ -67,7 +67,9 @@ def has_parameters(module: Subject, expected: dict[str, float], width: int) -> N
             raise Failure(f"`{name}` has requires_grad=False, so it would never be trained.")
         start = found.state[name]
         same(start, torch.full_like(start, value), f"`{name}` of a new module")
-    extra = [name for name in found.parameters if name not in expected]
+    # A second name for an expected parameter trains nothing more.
+    own = {found.parameters[name].storage for name in expected}
+    extra = [name for name, info in found.parameters.items() if info.storage not in own]
     if extra:
         raise Failure(f"It also trains {', '.join(extra)}, which no formula here has.")
 

@@ -21,6 +21,9 @@ def quiz(name: str, right: str) -> Exercise:
 
 def _question(number: int, letter: str) -> Callable[..., None]:
     def run(answer: Any, reference: Any, draw: Any) -> None:
+        kind = answer.kind()
+        if "dict" not in kind.bases:
+            raise Failure(f'The answers are a dict, `{{1: "a", ...}}`; this is a {kind.bases[0]}.')
         given = answer.item(number)
         given = given.strip().lower() if isinstance(given, str) else given
         if given == "":
@@ -33,10 +36,11 @@ def _question(number: int, letter: str) -> Callable[..., None]:
     return run
 
 
-def quiz_mistakes(name: str, sentences: dict[int, dict[str, str]]) -> Mistakes:
+def quiz_mistakes(name: str, right: str, sentences: dict[int, dict[str, str]]) -> Mistakes:
     """The mistakes of a quiz: for each question, each wrong letter with its sentence."""
     mistakes = Mistakes(name)
+    answers = dict(enumerate(right, 1))
     for number, wrong in sentences.items():
         for letter, sentence in wrong.items():
-            mistakes.add(f"question_{number}_{letter}", sentence, {number: letter})
+            mistakes.add(f"question_{number}_{letter}", sentence, answers | {number: letter})
     return mistakes

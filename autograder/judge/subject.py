@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -50,9 +51,27 @@ def _time_limit(seconds: float) -> Iterator[None]:
         yield  # no alarm here (Windows, threads): the student can still interrupt the kernel
         return
 
-    def ring(signum: int, frame: Any) -> None:
-        raise TooLong(f"it ran for more than {seconds:g} seconds and was stopped")
+    late = f"it ran for more than {seconds:g} seconds and was stopped"
+    rings = 0
 
+    def stop(frame: Any, event: str, _: Any) -> Any:
+        # Raised at the "exception" event it would only replace the exception being handled.
+        if event == "line" and frame.f_code.co_filename != __file__:
+            raise TooLong(late)
+        return stop
+
+    def ring(signum: int, frame: Any) -> None:
+        nonlocal rings
+        rings += 1
+        if rings > 1:
+            # A bare `except:` swallowed the first one. Now every line raises, the handlers' too.
+            sys.settrace(stop)
+            while frame is not None and frame.f_code.co_filename != __file__:
+                frame.f_trace = stop
+                frame = frame.f_back
+        raise TooLong(late)
+
+    tracing = sys.gettrace()
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
     try:
@@ -60,6 +79,7 @@ def _time_limit(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        sys.settrace(tracing)
 
 
 class Recorder:
@@ -109,6 +129,14 @@ class Description:
     state: dict[str, torch.Tensor]
 
 
+@dataclass(frozen=True)
+class Kind:
+    """What sort of thing an answer is: `name` "class", "function", "module" or "value"."""
+
+    name: str
+    bases: list[str]
+
+
 class Subject:
     """An answer, or something it returned (`handle`), called by `name` in messages.
 
@@ -116,8 +144,11 @@ class Subject:
     function that `ruled_out` (its words for people) forbids, or returned what can't be read.
     """
 
-    def __init__(self, link: Link, name: str, handle: int = 0, ruled_out: str = ""):
+    def __init__(
+        self, link: Link, name: str, handle: int = 0, ruled_out: str = "", type_name: str = ""
+    ):
         self._link, self._name, self._handle, self._ruled_out = link, name, handle, ruled_out
+        self.type_name = type_name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The result of a call; what is not plain data comes back as a Subject."""
@@ -182,6 +213,11 @@ class Subject:
 
         walk(outcome.value, leaf)
 
+    def kind(self) -> Kind:
+        """Whether this is a class, a function, a module or another value, and its type's bases."""
+        found = self._perform(do="describe")["value"] or {"kind": "value", "bases": ["object"]}
+        return Kind(found["kind"], found["bases"])
+
     def describe(self) -> Description:
         """Parameters, buffers and submodules; Failure if this is no nn.Module."""
         reply = self._perform(do="describe")
@@ -189,7 +225,7 @@ class Subject:
             raise Failure(explain(reply["error"], self._name))
         found = reply["value"]
         if not found["module"]:
-            raise Failure(f"{self._name} has to be an nn.Module; this is a {found['type']}.")
+            raise Failure(f"{self._name} has to be an nn.Module; this is a {found['bases'][0]}.")
 
         def infos(rows: list[Any]) -> dict[str, TensorInfo]:
             return {row[0]: TensorInfo(tuple(row[1]), *row[2:]) for row in rows}
@@ -253,7 +289,7 @@ class Subject:
 
     def _take_over(self, leaf: Any) -> Any:
         if isinstance(leaf, Handle):
-            return Subject(self._link, f"{self._name}", leaf.number, self._ruled_out)
+            return Subject(self._link, self._name, leaf.number, self._ruled_out, leaf.type)
         return leaf
 
 

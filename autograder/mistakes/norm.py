@@ -145,6 +145,11 @@ WRONG_AXES = {
         "You normalized over the last two axes together, so every token depends on its "
         "neighbours. Only the features, `dim=-1`, belong to one row.",
     ),
+    "all_axes_but_the_last": (
+        lambda x: tuple(range(x.dim() - 1)) or -1,
+        "You normalized each feature over all tokens, as batch norm does. Each token is normalized "
+        "over its own features: `dim=-1`.",
+    ),
     "all_axes_but_the_first": (
         lambda x: tuple(range(1, x.dim())) or 0,
         "You normalized over every axis but the first. Only the features, `dim=-1`, belong to one "
@@ -440,6 +445,32 @@ def variance_detached(x, scale, shift, eps=1e-5):
 
 
 @both_layer_norms(
+    "You cut `scale` and `shift` out of the gradient (`.detach()` or `.data`), so they would never "
+    "be trained."
+)
+def scale_and_shift_detached(x, scale, shift, eps=1e-5):
+    return right_layer_norm(x, scale.detach(), shift.detach(), eps)
+
+
+@both_layer_norms("You added eps twice. It is added once, inside the root.")
+def eps_twice(x, scale, shift, eps=1e-5):
+    return right_layer_norm(x, scale, shift, 2 * eps)
+
+
+@both_layer_norms(
+    "You added eps inside the root and outside it. Once is enough: `sqrt(variance + eps)`."
+)
+def eps_inside_and_outside(x, scale, shift, eps=1e-5):
+    centred, variance = moments(x)
+    return centred / (torch.sqrt(variance + eps) + eps) * scale + shift
+
+
+@both_layer_norms("You used a softmax. Layer norm subtracts a mean and divides by a root.")
+def softmax(x, scale, shift, eps=1e-5):
+    return torch.softmax(x, -1) * scale + shift
+
+
+@both_layer_norms(
     "You cut x out of the gradient (`.detach()`, `.data`, `torch.tensor(x)` or numpy), so nothing "
     "before this layer could learn."
 )
@@ -495,26 +526,30 @@ def returns_x(x, scale, shift, eps=1e-5):
     return x
 
 
-def other_defaults(right, usual, others, catalogue, weights, wide):
+def other_defaults(usual, others, catalogue, weights, wide, function):
     """Add, for each eps of `others`, the answer that takes it where none is given."""
     for eps in others:
-
-        def function(x, *values, eps=eps):
-            return right(x, *values, eps)
-
-        name = f"default_eps_{eps:g}".replace("-", "_")
+        name = f"default_eps_{eps:.0e}".replace("e-0", "e-")
         sentence = f"Your eps is {eps:g} where none is given; this exercise says {usual}."
-        catalogue[0].add(name, sentence, function)
-        catalogue[1].add(name, sentence, module_of(right, weights, eps, wide))
+        catalogue[0].add(name, sentence, function(eps))
+        catalogue[1].add(name, sentence, module_of(function(eps), weights, eps, wide))
+
+
+def layer_norm_with(default):
+    return lambda x, scale, shift, eps=default: right_layer_norm(x, scale, shift, eps)
+
+
+def rms_norm_with(default):
+    return lambda x, scale, eps=default: right_rms_norm(x, scale, eps)
 
 
 other_defaults(
-    right_layer_norm,
     "1e-5",
     (1e-3, 1e-6, 1e-8, 1e-12),
     (layer_norm, manual_layer_norm),
-    (("weight", 1.0), ("bias", 0.0)),
-    wide=False,
+    LAYER_NORM_WEIGHTS,
+    False,
+    layer_norm_with,
 )
 
 
@@ -628,30 +663,28 @@ class torch_module_inside(nn.Module):
         return self.norm(x)
 
 
-class _SharedByAll(nn.Module):
-    shared: dict[int, list[nn.Parameter]] = {}
-
-    def share(self, width, *values):
-        made = self.shared.setdefault(
-            width, [nn.Parameter(torch.full((width,), value)) for value in values]
-        )
-        # Each run starts with fresh values, as in a fresh notebook.
-        for parameter, value in zip(made, values, strict=True):
-            parameter.data = torch.full((width,), value)
-        return made
+shared: dict[tuple[int, float], nn.Parameter] = {}
 
 
-@manual_layer_norm(
+def shared_parameter(width, value):
+    """The one parameter of this width that every module of a wrong kind has."""
+    if (width, value) not in shared:
+        shared[width, value] = nn.Parameter(torch.full((width,), value))
+    return shared[width, value]
+
+
+SHARED = (
     "All your modules share one weight (a class attribute or a default argument). Make it in "
     "`__init__`, for each module anew."
 )
-class shared_weights(_SharedByAll):
-    shared: dict[int, list[nn.Parameter]] = {}
 
+
+@manual_layer_norm(SHARED)
+class shared_weights(nn.Module):
     def __init__(self, width, eps=1e-5):
         super().__init__()
         self.eps = eps
-        self.weight, self.bias = self.share(width, 1.0, 0.0)
+        self.weight, self.bias = shared_parameter(width, 1.0), shared_parameter(width, 0.0)
 
     def forward(self, x):
         return right_layer_norm(x, self.weight, self.bias, self.eps)
@@ -779,6 +812,28 @@ def rms_one_plus_scale(x, scale, eps=1e-6):
     return right_rms_norm(x, 1 + scale, eps)
 
 
+@both_rms_norms("You scaled x by `scale` before normalizing it. Normalize first, then multiply.")
+def rms_scaled_before(x, scale, eps=1e-6):
+    return right_rms_norm(x * scale, torch.ones_like(scale), eps)
+
+
+@both_rms_norms(
+    "You cut `scale` out of the gradient (`.detach()` or `.data`), so it would never be trained."
+)
+def rms_scale_detached(x, scale, eps=1e-6):
+    return right_rms_norm(x, scale.detach(), eps)
+
+
+@both_rms_norms("You added eps twice. It is added once, inside the root.")
+def rms_eps_twice(x, scale, eps=1e-6):
+    return right_rms_norm(x, scale, 2 * eps)
+
+
+@both_rms_norms("You used a softmax. RMS norm divides by the root of the mean of squares.")
+def rms_softmax(x, scale, eps=1e-6):
+    return torch.softmax(x, -1) * scale
+
+
 @both_rms_norms("You divided by `scale`; multiply by it.")
 def divided_by_scale(x, scale, eps=1e-6):
     return right_rms_norm(x, 1 / scale, eps)
@@ -866,12 +921,12 @@ def rms_returns_x(x, scale, eps=1e-6):
 
 
 other_defaults(
-    right_rms_norm,
     "1e-6",
     (1e-3, 1e-5, 1e-8, 1e-12),
     (rms_norm, rms_norm_module),
-    (("weight", 1.0),),
-    wide=True,
+    RMS_NORM_WEIGHTS,
+    True,
+    rms_norm_with,
 )
 
 
@@ -895,6 +950,27 @@ class statistics_in_half_precision(RMSNorm):
 class no_conversion(RMSNorm):
     def forward(self, x):
         return right_rms_norm(x, self.weight, self.eps)
+
+
+@rms_norm_module(
+    "You squared x in its own float16 or bfloat16, and only averaged in float32. The squares of "
+    "features near 300 have overflowed by then: convert x before you square it."
+)
+class squares_in_half_precision(RMSNorm):
+    def forward(self, x):
+        mean = widened(x.square()).mean(-1, keepdim=True)
+        return (widened(x) * torch.rsqrt(mean + self.eps) * self.weight).to(x.dtype)
+
+
+@rms_norm_module(
+    "You rounded the factor `1 / root` to x's dtype before using it. Multiply in float32, and cast "
+    "the result alone."
+)
+class factor_in_half_precision(RMSNorm):
+    def forward(self, x):
+        wide = widened(x)
+        factor = torch.rsqrt(mean_square(wide) + self.eps).to(x.dtype)
+        return (x * factor * self.weight).to(x.dtype)
 
 
 @rms_norm_module(
@@ -964,47 +1040,59 @@ class only_in_training_rms(RMSNorm):
         return super().forward(x) if self.training else x
 
 
-@rms_norm_module(
-    "All your modules share one weight (a class attribute or a default argument). Make it in "
-    "`__init__`, for each module anew.",
-    name="shared_weight",
-)
-class rms_shared_weight(_SharedByAll):
-    shared: dict[int, list[nn.Parameter]] = {}
-
+@rms_norm_module(SHARED, name="shared_weight")
+class rms_shared_weight(nn.Module):
     def __init__(self, width, eps=1e-6):
         super().__init__()
-        self.eps = eps
-        (self.weight,) = self.share(width, 1.0)
+        self.eps, self.weight = eps, shared_parameter(width, 1.0)
 
     def forward(self, x):
         return right_rms_norm(widened(x), self.weight, self.eps).to(x.dtype)
 
 
+@rms_norm_module(
+    "You keep running averages over calls, as batch norm does. RMS norm looks at the present row "
+    "alone, in training and in eval.",
+    name="running_averages",
+)
+class rms_running_averages(RMSNorm):
+    seen: torch.Tensor
+
+    def __init__(self, width, eps=1e-6):
+        super().__init__(width, eps)
+        self.register_buffer("seen", torch.ones(1))
+
+    def forward(self, x):
+        if self.training:
+            self.seen += 0.1 * (x.square().mean() - self.seen)
+        return super().forward(x) / self.seen.sqrt()
+
+
 norm_quiz = quiz_mistakes(
     "norm_quiz",
+    "bdacbd",
     {
         1: {
             "a": "One mean for the whole tensor is `x.mean()` without `dim=-1`: it mixes "
             "tokens of different sentences.",
-            "c": "One mean for each feature is what you get over the batch and the sentence; "
-            "LayerNorm reads along the features, not across the tokens.",
+            "c": "One mean for each feature is what you get over batch and sentence; LayerNorm"
+            " reads along the features, not across the tokens.",
             "d": "One mean for each sentence would mix its tokens, and each token would depend"
             " on the ones after it.",
         },
         2: {
-            "a": "The subtraction does give zeros, but the variance is 0 as well, and the row "
-            "is then divided by its root: what is 0 divided by 0?",
-            "b": "The zeros above the line stay zeros when they are divided by a small number;"
-            " and without `eps` that number is 0 itself.",
-            "c": "Infinity would need something other than 0 above the line; here the row "
-            "minus its mean is 0, four times.",
+            "a": "Zeros are what LayerNorm makes of this row, as it subtracts the mean first. "
+            "RMSNorm subtracts nothing.",
+            "b": "RMSNorm doesn't look at the spread. It divides by the root of the mean of "
+            "the squares; here every square is 25.",
+            "c": "A constant row has no spread, but RMSNorm doesn't divide by the spread: work"
+            " out the mean of the squares.",
         },
         3: {
-            "b": "300 fits well: float16 ends at 65,504. Look at what RMSNorm computes from "
+            "b": "500 fits well: float16 ends at 65,504. Look at what RMSNorm computes from "
             "the features first.",
-            "c": "1e-6 next to a mean of squares near 90,000 changes nothing; a large `eps` "
-            "also shrinks the outputs, it does not make them exactly 0.",
+            "c": "1e-6 next to a mean of squares near 250,000 changes nothing, and a large "
+            "`eps` makes outputs smaller, not exactly 0.",
             "d": "An RMSNorm's weight begins as ones, and the features vanish before the "
             "weight is used.",
         },
@@ -1017,16 +1105,16 @@ norm_quiz = quiz_mistakes(
             " nothing is left of it there.",
         },
         5: {
-            "a": "The place of `eps` shows on rows that are almost constant, and at every "
-            "width; here all rows are off by one factor, which fades as C grows.",
-            "c": "Over the batch each row would change in its own way, at any width; here all "
-            "outputs share one factor, which fades as C grows.",
-            "d": "A missing scale changes each feature by its own factor, and just as much at "
-            "C = 768.",
+            "a": "What you load holds the weight alone. `eps` is a number given to `__init__`,"
+            " so loading has nothing to compare it with.",
+            "c": "The weight is C numbers and nothing else: your module goes on using the "
+            "`eps` it was made with, here its default, 1e-6.",
+            "d": "1 + weight is Gemma's way, and this line doesn't say so. It names an `eps`; "
+            "which one does your module use?",
         },
         6: {
-            "a": "Autograd follows tensors that ask for a gradient; a plain `torch.ones` does "
-            "not, and a module lists only its parameters for the optimizer.",
+            "a": "Autograd follows tensors that ask for a gradient; `torch.ones` does not, and"
+            " a module lists only parameters for the optimizer.",
             "b": "The first outputs are right, since ones are what the weight begins with; and"
             " training can't put right what it does not know.",
             "c": "A module may hold any attribute, and a plain tensor multiplies just as well:"
