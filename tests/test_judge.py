@@ -221,7 +221,7 @@ def test_a_tensor_left_on_the_cpu_is_found_without_a_gpu():
 def test_a_failure_says_where_and_what():
     report = evaluate("layer_norm", answer(lambda x, s, b, e: right(x, s, b, e) * 1.01))
     messages = " ".join(check.message for check in report.checks)
-    assert "the first at index [0, 0, 0] is" in messages and "expected" in messages
+    assert "the first at index [0, 0, 0] is" in messages and "and should be" in messages
     report = evaluate("layer_norm", answer(lambda x, s, b, e: right(x, s, b, e).sum(-1)))
     assert "has shape (2, 3, 5); (2, 3, 5, 7) was asked for" in report.checks[0].message
     assert [check.tried for check in report.checks] == [True] + 9 * [False]

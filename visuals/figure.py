@@ -28,6 +28,7 @@ LOOK: dict[Any, Any] = {
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.titlesize": 13,
+    "axes.unicode_minus": False,  # the bars' own labels have a hyphen too
     "figure.constrained_layout.h_pad": 0.1,
     "figure.constrained_layout.w_pad": 0.1,
     "figure.facecolor": PANEL,
@@ -49,7 +50,7 @@ class Picture:
     def html(self) -> str:
         data = base64.b64encode(self.png).decode("ascii")
         return (
-            '<figure style="margin: 0">'
+            '<figure style="margin: 0 0 .8em 6px">'
             f'<img alt="{html.escape(self.alt)}" src="data:image/png;base64,{data}" '
             'style="max-width: 100%; width: 760px; border-radius: 8px">'
             f"<figcaption>{html.escape(self.caption)}</figcaption></figure>"

@@ -81,7 +81,7 @@ def centres_each_row(answer, reference, draw):
 
 @layer_norm.check(points=2, needs=["centres_each_row"])
 def divides_by_the_width(answer, reference, draw):
-    """The variance divides by C: rows of 4 features come out as torch's own layer norm has them."""
+    """The variance divides by C: rows of 4 come out as in torch's layer norm."""
     for x in (3 * draw.normal(5, 3, 4) + 1, with_outlier(draw)):
         width = x.shape[-1]
         same(answer(x, *ones_and_zeros(width, x), TINY), F.layer_norm(x, (width,), eps=TINY))
@@ -101,8 +101,8 @@ def adds_eps_inside_the_root(answer, reference, draw):
     x, scale, shift = draw.normal(4, 3, 6), draw.gain(6), draw.gain(6)
     for eps in (draw.number(0.2, 0.6), draw.number(1.0, 3.0)):
         expected = F.layer_norm(x, (6,), scale, shift, eps)
-        same(answer(x, scale, shift, eps), expected, f"eps = {eps:.3g}; the result")
-        same(answer(x, scale, shift, eps=eps), expected, f"eps={eps:.3g} by name; the result")
+        same(answer(x, scale, shift, eps), expected, f"With `eps = {eps:.3g}` the result")
+        same(answer(x, scale, shift, eps=eps), expected, f"With `eps={eps:.3g}` by name the result")
 
 
 @layer_norm.check(points=1, needs=["centres_each_row"])
@@ -120,7 +120,7 @@ def keeps_constant_rows_finite(answer, reference, draw):
     x[1] = 2.0
     result = answer(x, scale, shift)
     shape_of(result, x.shape)
-    close(result[1], shift, "x is 2 four times; the result", atol=1e-4)
+    close(result[1], shift, "x is 2 four times, and the result", atol=1e-4)
     if not torch.isfinite(result).all():
         raise Failure("The rows beside a constant row hold NaN or infinity.")
 
@@ -169,7 +169,7 @@ def scales_each_row(answer, reference, draw):
 
 @rms_norm.check(points=2, needs=["scales_each_row"])
 def divides_by_the_root_mean_square(answer, reference, draw):
-    """The mean divides by C: rows of 4 features come out as torch's own RMS norm has them."""
+    """The mean divides by C: rows of 4 come out as in torch's RMS norm."""
     for x in (3 * draw.normal(5, 3, 4) + 1, with_outlier(draw)):
         width = x.shape[-1]
         same(answer(x, x.new_ones(width), TINY), F.rms_norm(x, (width,), eps=TINY))
@@ -188,8 +188,8 @@ def rms_adds_eps_inside_the_root(answer, reference, draw):
     x, scale = draw.normal(4, 3, 6), draw.gain(6)
     for eps in (draw.number(0.2, 0.6), draw.number(1.0, 3.0)):
         expected = F.rms_norm(x, (6,), scale, eps)
-        same(answer(x, scale, eps), expected, f"eps = {eps:.3g}; the result")
-        same(answer(x, scale, eps=eps), expected, f"eps={eps:.3g} by name; the result")
+        same(answer(x, scale, eps), expected, f"With `eps = {eps:.3g}` the result")
+        same(answer(x, scale, eps=eps), expected, f"With `eps={eps:.3g}` by name the result")
 
 
 @rms_norm.check(points=1, needs=["scales_each_row"])
@@ -206,7 +206,7 @@ def keeps_zero_rows_finite(answer, reference, draw):
     x[1] = 0.0
     result = answer(x, scale)
     shape_of(result, x.shape)
-    close(result[1], torch.zeros_like(scale), "x is 0 four times; the result")
+    close(result[1], torch.zeros_like(scale), "x is 0 four times, and the result")
     if not torch.isfinite(result).all():
         raise Failure("The rows beside a row of zeros hold NaN or infinity.")
 
@@ -272,17 +272,21 @@ def module_checks(exercise, function, parameters, usual_eps, direction, what):
     def uses_its_eps(answer, reference, draw):
         x, eps = draw.normal(4, 3, 6), draw.number(0.3, 2.0)
         for module, values in (loaded(answer, draw, 6, eps), loaded(answer, draw, 6, eps=eps)):
-            same(module(x), function(x, (6,), **values, eps=eps), f"eps = {eps:.3g}; the result")
+            same(
+                module(x),
+                function(x, (6,), **values, eps=eps),
+                f"With `eps = {eps:.3g}` the result",
+            )
         small, (module, values) = usual_eps**0.5 * x, loaded(answer, draw, 6)
         expected = function(small, (6,), **values, eps=usual_eps)
-        same(module(small), expected, "no eps given; the result", rtol=1e-3, atol=1e-3)
+        same(module(small), expected, "With no eps given the result", rtol=1e-3, atol=1e-3)
 
     def keeps_quiet_rows_finite(answer, reference, draw):
         x, (module, values) = draw.normal(3, 4), loaded(answer, draw, 4)
         x[1] = 0.0
         result, expected = module(x), function(x, (4,), **values, eps=usual_eps)
         shape_of(result, x.shape)
-        same(result[1], expected[1], "x is 0 four times; the result")
+        same(result[1], expected[1], "x is 0 four times, and the result")
 
     def is_the_same_at_every_call(answer, reference, draw):
         same_at_every_call(answer(5), draw.normal(4, 5), 3 * draw.normal(4, 5) + 2)
@@ -346,7 +350,7 @@ def survives_float16(answer, reference, draw):
     same(
         answer(6).load(weight=weight)(x),
         exact.half(),
-        "x is float16 near 300, the weight float32; the result",
+        "x is float16 near 300, the weight float32, and the result",
         note="300² is 90,000 and float16 ends at 65,504.",
     )
 
@@ -359,7 +363,7 @@ def takes_statistics_in_float32(answer, reference, draw):
         result = answer(512)(x)
         name = str(dtype).removeprefix("torch.")
         expected = F.rms_norm(x.double(), (512,), eps=1e-6).to(dtype)
-        same(result, expected, f"x is {name}, the weight float32; the result")
+        same(result, expected, f"x is {name}, the weight float32, and the result")
         # Rounding the entries leaves a row's length alone; rounding the statistic does not.
         length = result.double().square().mean(dim=-1).sqrt()
         off = (length - 1).square().mean().sqrt().item()

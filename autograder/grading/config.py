@@ -28,6 +28,8 @@ def configure(c: Config, file: str) -> None:
     c.CourseDirectory.root = str(course)
     c.CourseDirectory.db_url = f"sqlite:///{course.parent / 'gradebook.db'}"
     c.CourseDirectory.course_id = "block-by-block"
+    c.Exchange.root = str(course / "exchange")  # else the formgrader warns that there is none
+    c.HTMLExporter.exclude_anchor_links = True
     c.LockCells.lock_solution_cells = False
     c.GenerateAssignment.preprocessors = _steps(GenerateAssignment, "preprocessors", ClearAnswers)
     sanitize = _steps(Autograde, "sanitize_preprocessors")

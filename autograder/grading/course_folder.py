@@ -43,7 +43,7 @@ class CourseFolder:
         if not (Path(sys.prefix) / "share/jupyter/kernels" / kernels.CPU).exists():
             kernels.install()
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
+            (self.root / "exchange").mkdir(parents=True, exist_ok=True)
             write_whole(self.root / "nbgrader_config.py", FILE)
         except OSError as error:
             raise CourseError(f"Cannot write to {self.out}: {error.strerror}.") from error
@@ -119,6 +119,10 @@ class CourseFolder:
 
     def autograde(self, student: str, stem: str) -> str:
         """Grade what lies in `submitted`, and write its feedback; a sentence where it failed."""
+        with Gradebook(self.db_url) as gradebook:
+            known = gradebook.update_or_create_student(nbgrader_id(student))
+            known.last_name = known.last_name or student  # what the formgrader lists
+            gradebook.db.commit()
         try:
             self._convert(Autograde, stem, nbgrader_id(student))
             self._convert(GenerateFeedback, stem, nbgrader_id(student))

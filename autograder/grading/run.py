@@ -1,5 +1,6 @@
 """Runs a submission's cells, and keeps what was earned when the kernel dies half-way."""
 
+import os
 from subprocess import DEVNULL
 
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
@@ -26,7 +27,8 @@ class RunCells(Execute):
 
     def setup_kernel(self, **kwargs):
         # What a kernel writes past Jupyter would land between the lines of the progress bar.
-        return super().setup_kernel(stdout=DEVNULL, stderr=DEVNULL, **kwargs)
+        env = {**os.environ, "COURSE_STATIC": "1"}  # no widget runs on a feedback page
+        return super().setup_kernel(stdout=DEVNULL, stderr=DEVNULL, env=env, **kwargs)
 
     def preprocess_cell(
         self, cell: NotebookNode, resources: dict, index: int

@@ -7,6 +7,7 @@ and knows no expected value: it is asked to call, load, read, and answers with t
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 import io
 import linecache
@@ -209,7 +210,11 @@ class Agent:
     def _move(
         self, target: Any, dtype: torch.dtype | None = None, device: str | None = None
     ) -> dict[str, Any]:
-        target.to(device=device, dtype=dtype)
+        # A copy is moved: what modules share by mistake, or the notebook still has, stays put.
+        number = next(key for key, one in self._objects.items() if one is target)
+        with contextlib.suppress(Exception):
+            target = copy.deepcopy(target)
+        self._objects[number] = target.to(device=device, dtype=dtype)
         return {}
 
     def _read(self, target: Any, path: Sequence[Sequence[Any]]) -> dict[str, Any]:

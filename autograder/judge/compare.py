@@ -29,7 +29,7 @@ LIKENESS = {
 def same(
     got: Any,
     expected: torch.Tensor,
-    what: str = "the result",
+    what: str = "The result",
     *,
     rtol: float | None = None,
     atol: float | None = None,
@@ -52,7 +52,7 @@ def same(
 def close(
     got: torch.Tensor,
     expected: torch.Tensor,
-    what: str = "the result",
+    what: str = "The result",
     *,
     rtol: float | None = None,
     atol: float | None = None,
@@ -77,7 +77,7 @@ def close(
     )
 
 
-def shape_of(got: Any, shape: Sequence[int], what: str = "the result") -> None:
+def shape_of(got: Any, shape: Sequence[int], what: str = "The result") -> None:
     """Fail unless `got` is a tensor of this shape."""
     if got is None:
         raise Failure(f"{what} is None. Did you forget to `return` it?")

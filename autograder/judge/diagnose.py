@@ -93,6 +93,8 @@ def _try_mistake(
 
 def _behaviour(reply: dict[str, Any]) -> dict[str, Any]:
     """What of a reply tells two answers apart: names of classes, lines and prints do not."""
+    if reply["ruled_out"]:
+        return {"ruled_out": True}
     error = reply["error"] and (reply["error"]["type"], reply["error"]["message"])
     value = reply["value"]
     if isinstance(value, dict) and "module" in value:
@@ -100,6 +102,5 @@ def _behaviour(reply: dict[str, Any]) -> dict[str, Any]:
     return {
         "value": value,
         "error": error,
-        "ruled_out": bool(reply["ruled_out"]),
         **{key: reply.get(key) for key in ("arguments", "gradients", "parameters")},
     }

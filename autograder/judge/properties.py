@@ -29,7 +29,7 @@ def agrees_in_gradients(
                 f"No gradient reaches `{name}`. Something on its way cuts it off: `.detach()`, "
                 "`.data`, `.item()`, `torch.tensor(...)`, `no_grad`, or numpy."
             )
-        same(one, right, f"the gradient of `{name}`", rtol=1e-4, atol=1e-4)
+        same(one, right, f"The gradient of `{name}`", rtol=1e-4, atol=1e-4)
 
 
 def keeps_dtypes(call: Callable[..., Any], *inputs: torch.Tensor) -> None:
@@ -48,7 +48,7 @@ def keeps_dtypes(call: Callable[..., Any], *inputs: torch.Tensor) -> None:
         close(
             result,
             plain,
-            f"the result for {str(dtype).removeprefix('torch.')} inputs",
+            f"The result for {str(dtype).removeprefix('torch.')} inputs",
             rtol=5e-2,
             atol=5e-2,
         )
@@ -93,8 +93,8 @@ def same_at_every_call(module: Subject, x: torch.Tensor, other: torch.Tensor) ->
     before = module(x)
     shape_of(before, x.shape)
     module(other)
-    same(module(x), before, "a second call on the same x")
-    same(module.eval()(x), before, "the call in eval mode")
+    same(module(x), before, "A second call on the same x")
+    same(module.eval()(x), before, "The call in eval mode")
 
 
 def owns_its_parameters(make: Callable[[], Subject], draw: Draw) -> None:

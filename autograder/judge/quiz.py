@@ -31,7 +31,7 @@ def _question(number: int, letter: str) -> Callable[..., None]:
         if not (isinstance(given, str) and given in LETTERS and len(given) == 1):
             raise Failure(f'An answer is one letter in quotes, such as `{number}: "a"`.')
         if given != letter:
-            raise Failure(f"{given} is not the answer.")
+            raise Failure(f"`{given}` is not the answer.")
 
     return run
 

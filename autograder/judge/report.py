@@ -175,7 +175,7 @@ def _table(rows: list[str]) -> str:
 def _row(check: CheckResult) -> str:
     colour, mark = (GREEN, "✓") if check.passed else (ORANGE, "✗")
     cell = (
-        'style="text-align:left;vertical-align:top;padding:.35em .6em;'
+        'style="text-align:left;vertical-align:baseline;line-height:1.45;padding:.35em .6em;'
         'border-top:1px solid rgba(128,128,128,.35);{}"'
     )
     words = f"<div>{_inline(check.sentence)}</div>"

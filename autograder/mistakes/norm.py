@@ -181,7 +181,7 @@ def mean_square(x, dim=-1):
 
 @both_layer_norms(
     "You divided the squares by C - 1. `torch.var` and `torch.std` do so unless you pass "
-    "`unbiased=False`; layer norm divides by C. At C = 4 the difference is 13 %."
+    "`unbiased=False`; layer norm divides by C. At C = 4 the difference is 13%."
 )
 def unbiased_variance(x, scale, shift, eps=1e-5):
     centred, _ = moments(x)
@@ -190,7 +190,8 @@ def unbiased_variance(x, scale, shift, eps=1e-5):
 
 @both_layer_norms(
     "You added eps to the standard deviation, outside the square root. It belongs inside: "
-    "`sqrt(variance + eps)`."
+    "`sqrt(variance + eps)`.",
+    layer_norm_by(lambda variance, eps: torch.sqrt(variance) + eps**0.5),
 )
 def eps_outside_the_root(x, scale, shift, eps=1e-5):
     centred, variance = moments(x)
@@ -445,10 +446,12 @@ def variance_detached(x, scale, shift, eps=1e-5):
 
 
 @both_layer_norms(
-    "You cut `scale` and `shift` out of the gradient (`.detach()` or `.data`), so they would never "
-    "be trained."
+    "You cut `scale` or `shift` out of the gradient (`.detach()` or `.data`), so it would never "
+    "be trained.",
+    lambda x, scale, shift, eps=1e-5: right_layer_norm(x, scale.detach(), shift, eps),
+    lambda x, scale, shift, eps=1e-5: right_layer_norm(x, scale, shift.detach(), eps),
 )
-def scale_and_shift_detached(x, scale, shift, eps=1e-5):
+def scale_or_shift_detached(x, scale, shift, eps=1e-5):
     return right_layer_norm(x, scale.detach(), shift.detach(), eps)
 
 

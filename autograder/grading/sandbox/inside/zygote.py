@@ -1,0 +1,110 @@
+"""The warm process: it has imported what every notebook needs, and forks kernels on request.
+
+python -m autograder.grading.sandbox.inside.zygote FD CONFIG; requests come through the socket FD.
+It runs none of the student's code. When the socket closes it ends, and with it every kernel.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import signal
+import socket
+import sys
+from typing import Any
+
+from autograder.grading.sandbox.inside import linux
+from autograder.grading.sandbox.inside.isolate import become, isolate
+from autograder.grading.sandbox.limits import Limits
+
+COVERED = ("bus", "irq", "sys", "sysrq-trigger")  # bubblewrap covers these in root's /proc
+
+
+class Zygote:
+    def __init__(self, requests: socket.socket, config: dict[str, Any]) -> None:
+        self._requests = requests
+        self._limits = Limits(**config["limits"])
+        self._keep = config["keep"]
+        self._users = config["users"]  # how many users beside root are mapped here
+        self._confined = config["confined"]
+        self._started = 0
+        self._nested = config["nest"] and self._can_nest()
+
+    def work(self) -> None:
+        from autograder.grading.sandbox.inside import warm
+
+        warm.up()
+        if self._confined:
+            linux.dumpable(False)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children that have ended leave no trace
+        self._requests.sendall(b"n" if self._nested else b"-")
+        while True:
+            data, handle = _receive(self._requests)
+            if not data:
+                return
+            self._started += 1
+            if os.fork() == 0:
+                self._requests.close()
+                self._serve(json.loads(data), socket.socket(fileno=handle))
+            os.close(handle)
+            self._requests.sendall(b"f")
+
+    def _serve(self, request: dict[str, Any], link: socket.socket) -> None:
+        """In the fork: become a guard; never returns."""
+        from autograder.grading.sandbox.inside.guard import guard
+
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            self._settle(request["folder"])
+        except OSError as error:
+            link.sendall(b"E" + (0).to_bytes(8, "big"))
+            print(f"Could not settle: {error}", file=sys.stderr)
+            os._exit(1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        guard(link, self._limits, self._confined, request["connection"])
+
+    def _settle(self, folder: str | None) -> None:
+        if sys.platform == "linux":
+            linux.dumpable(True)
+        become(self._started % self._users + 1 if self._users else 0)
+        if self._nested:
+            isolate(self._limits, self._keep, folder)
+        elif sys.platform == "linux":
+            linux.adopt_orphans()
+
+    def _can_nest(self) -> bool:
+        """Whether a child can have namespaces of its own; tried, because many things forbid it."""
+        for name in COVERED if self._users else ():
+            try:
+                linux.unmount(f"/proc/{name}")
+            except OSError:
+                pass  # not covered, by this version
+        ours, its = socket.socketpair()
+        child = os.fork()
+        if child == 0:
+            ours.close()
+            try:
+                become(1 if self._users else 0)
+                isolate(self._limits, self._keep, None)
+                its.sendall(b"y")
+            except OSError as error:
+                print(f"No namespaces inside the sandbox: {error}", file=sys.stderr)
+            os._exit(0)
+        its.close()
+        os.waitpid(child, 0)
+        return ours.recv(1) == b"y"
+
+
+def _receive(link: socket.socket) -> tuple[bytes, int]:
+    """One request and the socket that came with it; empty when the other side has gone."""
+    handles = array.array("i")
+    data, extra, _, _ = link.recvmsg(65536, socket.CMSG_SPACE(handles.itemsize))
+    for _, _, content in extra:
+        handles.frombytes(content[: handles.itemsize])
+    return (data, handles[0]) if handles else (b"", -1)
+
+
+if __name__ == "__main__":
+    Zygote(socket.socket(fileno=int(sys.argv[1])), json.loads(sys.argv[2])).work()
+    os._exit(0)  # at once: Python's own end takes a second with torch in it
