@@ -19,7 +19,6 @@ def run_check(
 
     The draws depend on the seed, the exercise and the check alone, so every answer meets the same.
     """
-    link.perform({"do": "reset", "target": 0})
     recorder = Recorder(link)
     ruled_out = exercise.ruled_out.says if exercise.ruled_out else ""
     answer = Subject(recorder, exercise.name, ruled_out=ruled_out)
@@ -31,6 +30,8 @@ def run_check(
     except Exception as error:
         # A value that no check foresaw: it loses this check alone.
         return f"This can't be checked: {type(error).__name__}: {error}", recorder.replies
+    finally:
+        link.perform({"do": "reset", "target": 0})
     return None, recorder.replies
 
 

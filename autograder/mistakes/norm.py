@@ -353,7 +353,12 @@ def scale_divided(x, scale, shift, eps=1e-5):
     return right_layer_norm(x, 1 / scale, shift, eps)
 
 
-@both_layer_norms("You scaled x by `scale` before normalizing it. Normalize first, then multiply.")
+@both_layer_norms(
+    "You scaled x by `scale` before normalizing it. Normalize first, then multiply.",
+    lambda x, scale, shift, eps=1e-5: right_layer_norm(
+        x * scale + shift, torch.ones_like(scale), torch.zeros_like(shift), eps
+    ),
+)
 def scaled_before(x, scale, shift, eps=1e-5):
     return right_layer_norm(x * scale, torch.ones_like(scale), shift, eps)
 
