@@ -37,7 +37,7 @@ def check(name: str) -> Report:
         device = course_device().type
         scope = {**caller.f_globals, **caller.f_locals}
         if name not in scope:
-            return _nothing(
+            return Report.nothing(
                 exercise,
                 seed,
                 f"There is no `{name}` in this notebook yet: run the cell that defines it, "
@@ -54,7 +54,7 @@ def check(name: str) -> Report:
 def judge(exercise: Exercise, link: Link, seed: int, device: str = "cpu") -> Report:
     """Run the checks of `exercise` against the answer at the other end of `link`."""
     if problem := _wrong_kind(exercise, link):
-        return _nothing(exercise, seed, problem)
+        return Report.nothing(exercise, seed, problem)
     messages: dict[str, str | None] = {}
     failed: dict[str, list[dict[str, Any]]] = {}
     printed, interrupted = "", False
@@ -112,12 +112,3 @@ def _result(exercise: Exercise, place: int, messages: Any, found: Any) -> CheckR
         advice=mistake.sentence if mistake else None,
         tried=tried,
     )
-
-
-def _nothing(exercise: Exercise, seed: int, problem: str) -> Report:
-    """A report on an answer that is not there."""
-    checks = [
-        CheckResult(one.name, one.sentence, one.points, False, tried=False)
-        for one in exercise.checks
-    ]
-    return Report(exercise.name, checks, seed, problem)

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from html import escape
 from typing import Any
 
+from autograder.judge.exercise import Exercise
+
 REPORT_MIME = "application/vnd.block-by-block.report+json"
 
 GREEN, ORANGE = "#009E73", "#D55E00"
@@ -73,6 +75,15 @@ class Report:
             problem=data["problem"],
             printed=data["printed"],
         )
+
+    @classmethod
+    def nothing(cls, exercise: Exercise, seed: int, problem: str) -> Report:
+        """A report without points, on an answer that could not be put before the checks."""
+        checks = [
+            CheckResult(one.name, one.sentence, one.points, False, tried=False)
+            for one in exercise.checks
+        ]
+        return cls(exercise.name, checks, seed, problem)
 
     def headline(self) -> str:
         mark = "✓ " if self.passed else ""

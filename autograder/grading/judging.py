@@ -1,0 +1,86 @@
+"""From a submitted file to its verdicts: read, put right, run in a kernel, judged outside it."""
+
+from __future__ import annotations
+
+import atexit
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+from nbformat.v4 import new_markdown_cell, new_notebook
+
+from autograder import builder
+from autograder.course import CourseError, Lesson
+from autograder.grading.execute import execute
+from autograder.grading.restore import restore
+from autograder.grading.sandbox import KernelSource, Limits, check_sandbox
+from autograder.grading.submissions import Unreadable, read
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A submission with its verdicts: the `notebook` as JSON, check cells with their outputs.
+
+    `notes` and `flags` are sentences for the CSV; a flag asks the instructor to look. `scores`
+    has points by exercise, `mistakes` the names of those that were recognised.
+    """
+
+    notebook: str
+    notes: list[str] = field(default_factory=list)
+    flags: list[str] = field(default_factory=list)
+    scores: dict[str, int] = field(default_factory=dict)
+    mistakes: dict[str, list[str]] = field(default_factory=dict)
+
+
+def judge_submission(path: Path, lesson: Lesson, source: KernelSource, seed: int) -> Judged:
+    """Judge the notebook at `path`; whatever is wrong with it is in the result, never raised."""
+    try:
+        notebook, notes = read(path)
+    except OSError as error:
+        return _unreadable(f"The file could not be read: {error.strerror}.")
+    except Unreadable as error:
+        return _unreadable(str(error))
+    notes += restore(notebook, release_cells(lesson))
+    done = execute(notebook, lesson, source, seed)
+    return Judged(
+        notebook=nbformat.writes(notebook),
+        notes=notes,
+        flags=done.stopped,
+        scores={name: report.score for name, report in done.reports.items()},
+        mistakes=done.mistakes(),
+    )
+
+
+def _unreadable(sentence: str) -> Judged:
+    cell = new_markdown_cell(f"**Nothing was graded.** {sentence}")
+    return Judged(nbformat.writes(new_notebook(cells=[cell])), flags=[sentence])
+
+
+@cache
+def release_cells(lesson: Lesson) -> list[NotebookNode]:
+    """The cells of the lesson's release that nbgrader knows: answers' stubs and locked checks."""
+    release = builder.release(builder.source(lesson))
+    return [cell for cell in release.cells if "nbgrader" in cell.metadata]
+
+
+@cache
+def kernel_source(lesson: Lesson, sandbox: str) -> KernelSource:
+    """This process's own source of kernels for a lesson; closed when the process ends.
+
+    `sandbox` is "bwrap", "none", or "auto", which is bwrap or a CourseError that says what to do.
+    """
+    if sandbox == "auto":
+        check_sandbox()
+    source = KernelSource(lesson, "none" if sandbox == "none" else "bwrap", Limits())
+    atexit.register(source.close)
+    return source
+
+
+def sandbox_works(sandbox: str) -> None:
+    """CourseError where submissions can't run as asked."""
+    if sandbox not in ("auto", "bwrap", "none"):
+        raise CourseError(f"There is no sandbox {sandbox!r}; say auto, bwrap or none.")
+    if sandbox != "none":
+        check_sandbox()
