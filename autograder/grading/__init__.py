@@ -1,6 +1,9 @@
 """A folder of submitted notebooks becomes a gradebook, a CSV and feedback, through nbgrader."""
 
+from __future__ import annotations
+
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,51 +18,155 @@ from rich.progress import (
 )
 
 from autograder.course import CourseError
+from autograder.grading import batch
+from autograder.grading.batch import Task
 from autograder.grading.course_folder import CourseFolder
+from autograder.grading.judging import Judged, nothing, sandbox_works
 from autograder.grading.outcomes import Ledger, Outcome, write_csv
-from autograder.grading.submissions import Submission, Unreadable, find, put_in_place
+from autograder.grading.submissions import Submission, Unreadable, find, load
 
-__all__ = ["Outcome", "grade"]
+__all__ = ["Interrupted", "Outcome", "grade"]
+
+
+class Interrupted(CourseError):
+    """Ctrl-C: what was graded by then is kept."""
 
 
 def grade(
-    submissions: Path, out: Path, sandbox: str = "auto", seed: int | None = None
+    submissions: Path,
+    out: Path,
+    sandbox: str = "auto",
+    seed: int | None = None,
+    *,
+    workers: int | None = None,
+    regrade: bool = False,
+    db: str = "",
+    cluster: str = "",
 ) -> list[Outcome]:
     """Grade every notebook under `submissions`; one outcome for each, and files for all in `out`.
 
-    A submission that was graded before, and has not changed since, keeps its grade.
+    A submission that was graded before, and has not changed since, keeps its grade unless
+    `regrade`. `workers` processes judge at a time (by default one for each core), or those of a
+    Dask `cluster`; this process alone writes the gradebook, at the SQLAlchemy URL `db` if given.
     """
-    if sandbox != "none":
-        raise CourseError(
-            "Submitted notebooks are programs. Without a sandbox they would run as you, with your "
-            "rights, and the sandbox is not there yet. If you trust everything in this folder, "
-            "say so with --sandbox none."
-        )
     submissions, out = Path(submissions).resolve(), Path(out).resolve()
+    if not cluster:
+        sandbox_works(sandbox)
+    if workers is not None and workers < 1:
+        raise CourseError("--workers takes a number from 1 on.")
     found = find(submissions)
     if out.is_relative_to(submissions):
         raise CourseError(
             f"{out} lies inside the submissions, so its own files would be taken for a student's. "
             "Name a folder outside them with --out."
         )
-    course = CourseFolder(out)
-    course.prepare({one.lesson.stem: one.lesson for one in found if one.lesson})
-    ledger = Ledger(out / "course" / "outcomes.json")
-    if seed is not None:
-        os.environ["COURSE_SEED"] = str(seed)  # the kernels inherit it
+    folder = CourseFolder(out, db, sandbox)
+    folder.prepare({one.lesson.stem: one.lesson for one in found if one.lesson})
+    ledger = Ledger(out / "course" / "outcomes.jsonl")
+    run = _Batch(found, folder, ledger, sandbox, seed, regrade)
     try:
-        outcomes = []
         with _progress() as progress:
-            task = progress.add_task("", total=len(found))
-            for one in found:
-                progress.update(task, description=f"{one.student} {one.stem}")
-                outcomes.append(_grade_one(one, course, ledger, seed))
-                progress.advance(task)
+            bar = progress.add_task("", total=len(found), completed=len(found) - len(run.tasks))
+            for task, judged in run.judged(workers or os.cpu_count() or 1, cluster):
+                one = found[task.place]
+                progress.update(bar, description=f"{one.student} {one.stem}")
+                run.record(task, judged)
+                progress.advance(bar)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            "Interrupted. What was graded is kept; run the same command again to go on."
+        ) from None
+    except OSError as error:
+        raise CourseError(
+            f"Could not go on writing to {out}: {error.strerror or error}. What was graded is "
+            "kept; put that right and run the same command again."
+        ) from error
     finally:
-        if seed is not None:
-            del os.environ["COURSE_SEED"]
-    write_csv(out / "grades.csv", outcomes)
-    return outcomes
+        write_csv(out / "grades.csv", run.outcomes())
+    return run.outcomes()
+
+
+class _Batch:
+    """One run over all submissions: what is still to do, and what came of the rest."""
+
+    def __init__(
+        self,
+        found: list[Submission],
+        folder: CourseFolder,
+        ledger: Ledger,
+        sandbox: str,
+        seed: int | None,
+        regrade: bool,
+    ) -> None:
+        self._found, self._folder, self._ledger = found, folder, ledger
+        self._done: dict[int, Outcome] = {}
+        self._fingerprints: dict[int, str] = {}
+        self._ready: list[tuple[Task, Judged]] = []
+        self.tasks: list[Task] = []
+        # A run that goes on after an interrupt draws what the interrupted one drew.
+        drawn = ledger.seed(seed, anew=regrade)
+        for place, one in enumerate(found):
+            if one.lesson is None or one.path is None:
+                self._done[place] = Outcome(one.student, "", 0, 0, "flagged", one.note)
+                continue
+            unreadable = ""
+            try:
+                data = load(one.path, one.home)
+            except Unreadable as error:
+                data, unreadable = b"", str(error)
+            mark = folder.fingerprint(one.lesson, data + unreadable.encode(), seed)
+            self._fingerprints[place] = mark
+            known = None if regrade else ledger.find(one.student, one.stem, mark)
+            if known is not None and folder.holds(one.student, one.stem):
+                self._done[place] = self._scored(known)
+                continue
+            task = Task(place, one.stem, data, sandbox, drawn)
+            self.tasks.append(task)
+            if unreadable:
+                self._ready.append((task, nothing(one.lesson, unreadable)))
+
+    def judged(self, workers: int, cluster: str) -> Iterator[tuple[Task, Judged]]:
+        """Each task with its verdicts, in the order in which they come."""
+        yield from self._ready
+        settled = {task.place for task, _ in self._ready}
+        rest = [task for task in self.tasks if task.place not in settled]
+        if not rest:
+            return
+        yield from (
+            batch.on_cluster(rest, cluster)
+            if cluster
+            else batch.local(rest, min(workers, len(rest)))
+        )
+
+    def record(self, task: Task, judged: Judged) -> None:
+        """Enter one submission into the gradebook, then into the ledger: never the other way."""
+        one = self._found[task.place]
+        flags = list(judged.flags)
+        failure = self._folder.record(one.student, one.stem, judged)
+        if failure:
+            self._folder.zero(one.student, one.stem)
+            flags.append(failure)
+        outcome = Outcome(
+            student=one.student,
+            lesson=one.stem,
+            score=0,
+            max_score=0,
+            status="flagged" if flags else "graded",
+            reason=" ".join(filter(None, [one.note, *judged.notes, *flags])),
+        )
+        if not failure:
+            mark = self._fingerprints[task.place]
+            self._ledger.keep(outcome, mark, judged.scores, judged.mistakes)
+        self._done[task.place] = self._scored(outcome)
+
+    def _scored(self, outcome: Outcome) -> Outcome:
+        # The score always comes from the gradebook: an instructor may have changed it there.
+        score, max_score = self._folder.score(outcome.student, outcome.lesson)
+        return replace(outcome, score=score, max_score=max_score)
+
+    def outcomes(self) -> list[Outcome]:
+        """What is known by now, in the order of the submissions."""
+        return [self._done[place] for place in sorted(self._done)]
 
 
 def _progress() -> Progress:
@@ -73,38 +180,3 @@ def _progress() -> Progress:
         TextColumn("{task.description}", markup=False),
         console=Console(stderr=True),
     )
-
-
-def _grade_one(one: Submission, course: CourseFolder, ledger: Ledger, seed: int | None) -> Outcome:
-    """The outcome of one submission; nothing that is wrong with it reaches the next one."""
-    if one.lesson is None or one.path is None:
-        return Outcome(one.student, "", 0, 0, "flagged", one.note)
-    fingerprint = course.fingerprint(one.lesson, one.path, seed)
-    outcome = ledger.find(one.student, one.stem, fingerprint)
-    if outcome is None or not course.holds(one.student, one.stem):
-        outcome, settled = _grade_anew(one, course)
-        if settled:
-            ledger.keep(outcome, fingerprint)
-    # The score always comes from the gradebook: an instructor may have changed it there.
-    score, max_score = course.score(one.student, one.stem)
-    return replace(outcome, score=score, max_score=max_score)
-
-
-def _grade_anew(one: Submission, course: CourseFolder) -> tuple[Outcome, bool]:
-    """The outcome of a run, and whether the next run may keep it."""
-    reasons, flags = [one.note], []
-    try:
-        reasons += put_in_place(one, course.submitted(one.student, one.stem))
-    except Unreadable as error:
-        flags.append(str(error))
-    failure = course.autograde(one.student, one.stem)
-    if failure:
-        course.zero(one.student, one.stem)
-        flags.append(failure)
-    elif not flags:
-        notes = course.notes(one.student, one.stem)
-        reasons += notes["restored"]
-        flags += notes["stopped"]
-    status = "flagged" if flags else "graded"
-    reason = " ".join(filter(None, reasons + flags))
-    return Outcome(one.student, one.stem, 0, 0, status, reason), not failure

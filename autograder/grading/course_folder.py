@@ -9,6 +9,7 @@ import sys
 import sysconfig
 import urllib.parse
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from nbgrader.api import Gradebook, MissingEntry
@@ -20,8 +21,9 @@ from traitlets.config import Config, LoggingConfigurable
 from autograder import builder, kernels
 from autograder.course import ROOT, CourseError, Lesson
 from autograder.grading.config import FILE, configure
+from autograder.grading.handing_over import handed_over
+from autograder.grading.judging import Judged
 from autograder.grading.outcomes import write_whole
-from autograder.grading.restore import NOTES
 
 
 def nbgrader_id(student: str) -> str:
@@ -33,8 +35,9 @@ def nbgrader_id(student: str) -> str:
 class CourseFolder:
     """nbgrader's course in `out/course`: source, release, submitted, autograded and feedback."""
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, out: Path, db_url: str = "", sandbox: str = "auto") -> None:
         self.out = out
+        self.settings: dict[str, Any] = {"db_url": db_url, "sandbox": sandbox}
         self.root = out / "course"
         self.releases: dict[str, bytes] = {}
 
@@ -44,7 +47,8 @@ class CourseFolder:
             kernels.install()
         try:
             (self.root / "exchange").mkdir(parents=True, exist_ok=True)
-            write_whole(self.root / "nbgrader_config.py", FILE)
+            more = "".join(f", {key}={value!r}" for key, value in self.settings.items() if value)
+            write_whole(self.root / "nbgrader_config.py", FILE.format(more=more))
         except OSError as error:
             raise CourseError(f"Cannot write to {self.out}: {error.strerror}.") from error
         if not shutil.which("alembic"):
@@ -58,7 +62,7 @@ class CourseFolder:
             one.handlers = [handler]
             one.propagate = False
         config = Config()
-        configure(config, str(self.root / "nbgrader_config.py"))
+        configure(config, str(self.root / "nbgrader_config.py"), **self.settings)
         self.parent = LoggingConfigurable(config=config, log=log)
         self.db_url = str(config.CourseDirectory.db_url)
         for stem, lesson in lessons.items():
@@ -105,41 +109,40 @@ class CourseFolder:
     def feedback(self, student: str, stem: str) -> Path:
         return self.out / "feedback" / student / f"{stem}.html"
 
-    def fingerprint(self, lesson: Lesson, notebook: Path, seed: int | None) -> str:
+    def fingerprint(self, lesson: Lesson, data: bytes, seed: int | None) -> str:
         """Changes when the submission, the lesson, its checks or mistakes, or the seed change."""
         digest = hashlib.sha256(self.releases[lesson.stem])
         for room in ("checks", "mistakes"):
             digest.update((ROOT / "autograder" / room / f"{lesson.name}.py").read_bytes())
-        try:
-            digest.update(notebook.read_bytes())
-        except OSError as error:
-            digest.update(str(error.errno).encode())
+        digest.update(data)
         digest.update(str(seed).encode())
         return digest.hexdigest()
 
-    def autograde(self, student: str, stem: str) -> str:
-        """Grade what lies in `submitted`, and write its feedback; a sentence where it failed."""
+    def record(self, student: str, stem: str, judged: Judged) -> str:
+        """Have nbgrader enter a judged submission and write its feedback; a sentence on failure."""
+        name = nbgrader_id(student)
+        target = self.submitted(student, stem)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(judged.notebook, "utf-8")
         with Gradebook(self.db_url) as gradebook:
-            known = gradebook.update_or_create_student(nbgrader_id(student))
+            known = gradebook.update_or_create_student(name)
             known.last_name = known.last_name or student  # what the formgrader lists
             gradebook.db.commit()
+        handed_over[name, stem] = judged
         try:
-            self._convert(Autograde, stem, nbgrader_id(student))
-            self._convert(GenerateFeedback, stem, nbgrader_id(student))
+            self._convert(Autograde, stem, name)
+            self._convert(GenerateFeedback, stem, name)
         except NbGraderException:
             return "nbgrader could not grade it; course/nbgrader.log says why."
-        page = self.root / "feedback" / nbgrader_id(student) / stem / f"{stem}.html"
+        finally:
+            handed_over.pop((name, stem), None)
+        page = self.root / "feedback" / name / stem / f"{stem}.html"
         target = self.feedback(student, stem)
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_name(f".{target.name}.partial")
         shutil.copyfile(page, partial)
         os.replace(partial, target)
         return ""
-
-    def notes(self, student: str, stem: str) -> dict[str, list[str]]:
-        """What our steps wrote into the graded notebook: cells restored, and where it stopped."""
-        graded = self.root / "autograded" / nbgrader_id(student) / stem / f"{stem}.ipynb"
-        return dict(nbformat.read(graded, as_version=4).metadata[NOTES])
 
     def zero(self, student: str, stem: str) -> None:
         """No points in the gradebook for a submission that could not be graded."""

@@ -159,8 +159,12 @@ def _result(done: Execution, name: str) -> NotebookNode:
     """The output of a check cell: nbgrader reads the score from its plain text."""
     if name in done.reports:
         return new_output("execute_result", data=done.reports[name]._repr_mimebundle_())
-    sentence = f"0 points. {done.zeros[name]}"
-    html = f"<p><strong>{escape(sentence)}</strong></p>"
+    return no_points(done.zeros[name])
+
+
+def no_points(sentence: str) -> NotebookNode:
+    """The output of a check cell that was not judged, and why."""
+    html = f"<p><strong>0 points. {escape(sentence)}</strong></p>"
     return new_output("execute_result", data={"text/plain": "0", "text/html": html})
 
 

@@ -8,15 +8,13 @@ from functools import cache
 from pathlib import Path
 
 import nbformat
-from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell, new_notebook
 
-from autograder import builder
 from autograder.course import CourseError, Lesson
-from autograder.grading.execute import execute
-from autograder.grading.restore import restore
+from autograder.grading.execute import execute, no_points
+from autograder.grading.restore import release_cells, restore
 from autograder.grading.sandbox import KernelSource, Limits, check_sandbox
-from autograder.grading.submissions import Unreadable, read
+from autograder.grading.submissions import Unreadable, load, read
 
 
 @dataclass(frozen=True)
@@ -37,11 +35,17 @@ class Judged:
 def judge_submission(path: Path, lesson: Lesson, source: KernelSource, seed: int) -> Judged:
     """Judge the notebook at `path`; whatever is wrong with it is in the result, never raised."""
     try:
-        notebook, notes = read(path)
-    except OSError as error:
-        return _unreadable(f"The file could not be read: {error.strerror}.")
+        return judge_bytes(load(path, path.parent), lesson, source, seed)
     except Unreadable as error:
-        return _unreadable(str(error))
+        return nothing(lesson, str(error))
+
+
+def judge_bytes(data: bytes, lesson: Lesson, source: KernelSource, seed: int) -> Judged:
+    """Judge a notebook that was read from a file already."""
+    try:
+        notebook, notes = read(data)
+    except Unreadable as error:
+        return nothing(lesson, str(error))
     notes += restore(notebook, release_cells(lesson))
     done = execute(notebook, lesson, source, seed)
     return Judged(
@@ -53,16 +57,15 @@ def judge_submission(path: Path, lesson: Lesson, source: KernelSource, seed: int
     )
 
 
-def _unreadable(sentence: str) -> Judged:
+def nothing(lesson: Lesson, sentence: str) -> Judged:
+    """The verdict on a submission that could not be judged: a zero everywhere, and why."""
     cell = new_markdown_cell(f"**Nothing was graded.** {sentence}")
-    return Judged(nbformat.writes(new_notebook(cells=[cell])), flags=[sentence])
-
-
-@cache
-def release_cells(lesson: Lesson) -> list[NotebookNode]:
-    """The cells of the lesson's release that nbgrader knows: answers' stubs and locked checks."""
-    release = builder.release(builder.source(lesson))
-    return [cell for cell in release.cells if "nbgrader" in cell.metadata]
+    notebook = new_notebook(cells=[cell])
+    restore(notebook, release_cells(lesson))
+    for cell in notebook.cells:
+        if cell.metadata.get("nbgrader", {}).get("grade"):
+            cell.outputs = [no_points(sentence)]
+    return Judged(nbformat.writes(notebook), flags=[sentence])
 
 
 @cache

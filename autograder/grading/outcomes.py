@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import secrets
 from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -40,22 +41,59 @@ def write_csv(path: Path, outcomes: list[Outcome]) -> None:
 
 
 class Ledger:
-    """Outcomes of earlier runs, each under the fingerprint of what was graded."""
+    """Outcomes of earlier runs, each under the fingerprint of what was graded.
+
+    A file of JSON lines that only grows, so that a kill loses no line but the one being written.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.entries: dict[str, dict[str, Any]] = {}
-        if path.exists():
-            self.entries = json.loads(path.read_text("utf-8"))
+        self.entries: dict[tuple[str, str], dict[str, Any]] = {}
+        self._seed: int | None = None
+        lines = path.read_text("utf-8").splitlines(keepends=True) if path.exists() else []
+        for line in lines:
+            if line.endswith("\n"):
+                entry = json.loads(line)
+                if "seed" in entry:
+                    self._seed = entry["seed"]
+                else:
+                    self.entries[entry["outcome"]["lesson"], entry["outcome"]["student"]] = entry
+        if lines and not lines[-1].endswith("\n"):
+            write_whole(path, "".join(lines[:-1]))
+
+    def seed(self, given: int | None, anew: bool) -> int:
+        """The seed to draw from: the one given, else the last run's, else (or `anew`) a new one."""
+        seed = given if given is not None else None if anew else self._seed
+        if seed is None:
+            seed = secrets.randbelow(2**31)
+        if seed != self._seed:
+            self._append({"seed": seed})
+        self._seed = seed
+        return seed
 
     def find(self, student: str, lesson: str, fingerprint: str) -> Outcome | None:
-        entry = self.entries.get(f"{lesson}/{student}")
+        entry = self.entries.get((lesson, student))
         if entry is None or entry["fingerprint"] != fingerprint:
             return None
         return Outcome(**entry["outcome"])
 
-    def keep(self, outcome: Outcome, fingerprint: str) -> None:
+    def keep(
+        self,
+        outcome: Outcome,
+        fingerprint: str,
+        scores: dict[str, int],
+        mistakes: dict[str, list[str]],
+    ) -> None:
         """Remember an outcome at once, so that a killed run loses none."""
-        entry = {"fingerprint": fingerprint, "outcome": asdict(outcome)}
-        self.entries[f"{outcome.lesson}/{outcome.student}"] = entry
-        write_whole(self.path, json.dumps(self.entries, indent=1, ensure_ascii=False))
+        entry = {
+            "fingerprint": fingerprint,
+            "outcome": asdict(outcome),
+            "scores": scores,
+            "mistakes": mistakes,
+        }
+        self.entries[outcome.lesson, outcome.student] = entry
+        self._append(entry)
+
+    def _append(self, entry: dict[str, Any]) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry, ensure_ascii=False) + "\n")

@@ -6,49 +6,30 @@ doubled or moved above the answer it tests. This step goes first and leaves it n
 """
 
 import re
+from copy import deepcopy
+from functools import cache
 
 from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell, new_markdown_cell
-from nbgrader.api import Gradebook
 from nbgrader.preprocessors import NbGraderPreprocessor
 
-NOTES = "block_by_block"  # where a graded notebook's metadata says what was done to it
+from autograder import builder, course
+from autograder.course import Lesson
 
 
 class RestoreCells(NbGraderPreprocessor):
     """The first of `Autograde.sanitize_preprocessors`."""
 
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
-        ids = resources["nbgrader"]
-        with Gradebook(ids["db_url"]) as gradebook:
-            release = gradebook.find_notebook(ids["notebook"], ids["assignment"])
-            points = {cell.name: cell.max_score for cell in release.grade_cells}
-            answers = {cell.name for cell in release.solution_cells}
-            originals = [
-                _as_cell(cell, points.get(cell.name), cell.name in answers)
-                for cell in release.source_cells
-            ]
-        nb.metadata = NotebookNode({NOTES: NotebookNode(restored=restore(nb, originals))})
+        restore(nb, release_cells(course.lesson(resources["nbgrader"]["assignment"])))
+        nb.metadata = NotebookNode()
         return nb, resources
 
 
-def _as_cell(row, points: float | None, answer: bool) -> NotebookNode:
-    """A cell of the release as the gradebook keeps it, with fresh metadata."""
-    make = new_code_cell if row.cell_type == "code" else new_markdown_cell
-    cell = make(row.source)
-    cell.metadata["nbgrader"] = NotebookNode(
-        cell_type=row.cell_type,
-        checksum=row.checksum,
-        grade=points is not None,
-        grade_id=row.name,
-        locked=row.locked,
-        schema_version=3,
-        solution=answer,
-        task=False,
-    )
-    if points is not None:
-        cell.metadata.nbgrader["points"] = points
-    return cell
+@cache
+def release_cells(lesson: Lesson) -> list[NotebookNode]:
+    """The cells of the lesson's release that nbgrader knows: answers' stubs and locked checks."""
+    release = builder.release(builder.source(lesson))
+    return [cell for cell in release.cells if "nbgrader" in cell.metadata]
 
 
 def restore(nb: NotebookNode, originals: list[NotebookNode]) -> list[str]:
@@ -68,7 +49,7 @@ def restore(nb: NotebookNode, originals: list[NotebookNode]) -> list[str]:
         if original is None:
             cells.append(cell)
             continue
-        mended = NotebookNode({**original, "id": cell.id, "metadata": original.metadata.copy()})
+        mended = NotebookNode({**original, "id": cell.id, "metadata": deepcopy(original.metadata)})
         if original.metadata.nbgrader.locked:
             if cell.source != original.source:
                 odd["changed"].append(grade_id)
@@ -108,7 +89,7 @@ def _place_check(
         target = _position(cells, last[name]) + 1
     else:
         target = len(cells)
-    cells.insert(target, NotebookNode(original))
+    cells.insert(target, deepcopy(original))
     if here is None:
         return "missing"
     del cells[here]

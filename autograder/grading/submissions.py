@@ -27,6 +27,7 @@ class Submission:
     lesson: Lesson | None
     path: Path | None
     note: str = ""
+    home: Path = Path()
 
     @property
     def stem(self) -> str:
@@ -59,7 +60,7 @@ def _find_one(home: Path, student: str, lesson: Lesson) -> Submission | None:
     folders = [home, home / stem]
     for exact in (folder / f"{stem}.ipynb" for folder in folders):
         if exact.is_file():
-            return Submission(student, lesson, exact)
+            return Submission(student, lesson, exact, home=home)
     # Browsers and JupyterLab rename copies: "01_norm (1).ipynb", "01_norm-Copy1.ipynb".
     copies = [p for folder in folders for p in folder.glob(f"{stem}*.ipynb") if p.is_file()]
     if not copies:
@@ -68,19 +69,28 @@ def _find_one(home: Path, student: str, lesson: Lesson) -> Submission | None:
     note = f"Read from {newest.name}."
     if len(copies) > 1:
         note = f"Read from {newest.name}, the newest of {len(copies)} copies."
-    return Submission(student, lesson, newest, note)
+    return Submission(student, lesson, newest, note, home)
 
 
-def read(path: Path) -> tuple[NotebookNode, list[str]]:
+def load(path: Path, home: Path) -> bytes:
+    """The bytes of a submitted file in the student's folder `home`; Unreadable says why not."""
+    try:
+        if not path.resolve().is_relative_to(home.resolve()):
+            raise Unreadable("The notebook is a link to a file outside the student's folder.")
+        if path.stat().st_size > LARGEST:
+            raise Unreadable(f"The notebook is larger than {LARGEST // 1_000_000} MB.")
+        return path.read_bytes()
+    except OSError as error:
+        raise Unreadable(f"The file could not be read: {error.strerror}.") from error
+
+
+def read(raw: bytes) -> tuple[NotebookNode, list[str]]:
     """A clean notebook with the student's sources and grade ids, and what was odd about the file.
 
     Outputs, cell ids and other metadata stay behind: grading needs none of them, and a wrong one
     must not stop it.
     """
     notes = []
-    if path.stat().st_size > LARGEST:
-        raise Unreadable(f"The notebook is larger than {LARGEST // 1_000_000} MB.")
-    raw = path.read_bytes()
     try:
         if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
             text = raw.decode("utf-16")
@@ -118,26 +128,3 @@ def _clean_cell(cell: NotebookNode) -> NotebookNode:
     if isinstance(grade_id, str) and re.fullmatch(r"\w+", grade_id):
         clean.metadata["nbgrader"] = NotebookNode(grade_id=grade_id)
     return clean
-
-
-def put_in_place(one: Submission, target: Path) -> list[str]:
-    """Write what nbgrader shall grade to `target`; notes on what was odd about the original.
-
-    An unreadable notebook is graded as one that only says so, and gets its zero the usual way.
-    """
-    assert one.path is not None
-    unreadable: Exception | None = None
-    notes: list[str] = []
-    try:
-        notebook, notes = read(one.path)
-    except OSError as error:
-        unreadable = Unreadable(f"The file could not be read: {error.strerror}.")
-    except Unreadable as error:
-        unreadable = error
-    if unreadable:
-        notebook = new_notebook(cells=[new_markdown_cell(f"**Nothing was graded.** {unreadable}")])
-    target.parent.mkdir(parents=True, exist_ok=True)
-    nbformat.write(notebook, target)
-    if unreadable:
-        raise unreadable
-    return notes
