@@ -8,10 +8,15 @@ from __future__ import annotations
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from autograder.grading import Outcome
 
 
 class Commands(TyperGroup):
@@ -142,53 +147,96 @@ def grade(
     ],
     out: Annotated[
         Path,
-        typer.Option(help="Where grades.csv, gradebook.db and feedback/ go."),
+        typer.Option(help="Where the grades, the feedback and the overview go."),
     ] = Path("out"),
     sandbox: Annotated[
         Sandbox,
-        typer.Option(help="What keeps students' code away from you; for now only none is there."),
+        typer.Option(
+            help="What keeps students' code away from you. auto is bwrap (bubblewrap), or a word "
+            "on what is missing; with none it runs as you and can do what you can.",
+        ),
     ] = Sandbox.auto,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="How many notebooks to run at a time.", show_default="one for each core"
+        ),
+    ] = None,
+    regrade: Annotated[
+        bool,
+        typer.Option("--regrade", help="Grade also what was graded before and has not changed."),
+    ] = False,
     seed: Annotated[
         int | None,
-        typer.Option(help="Draw the same inputs again.", show_default="drawn afresh"),
+        typer.Option(
+            min=0,
+            max=2**31 - 1,
+            help="Draw the inputs that an earlier run drew; feedback pages name its seed.",
+            show_default="drawn afresh",
+        ),
     ] = None,
+    db: Annotated[
+        str,
+        typer.Option(
+            help="A gradebook elsewhere, as an SQLAlchemy URL: postgresql+psycopg2://user@host/db",
+            show_default="OUT/gradebook.db",
+        ),
+    ] = "",
+    cluster: Annotated[
+        str,
+        typer.Option(
+            help="Run the notebooks on the workers of this Dask scheduler: tcp://host:8786",
+            show_default="on this machine",
+        ),
+    ] = "",
 ) -> None:
     """Grade a folder of submitted notebooks: a gradebook, a CSV and a feedback page for each.
 
-    Until the sandbox lands, students' code runs as you and can do what you can do; say
-    `--sandbox none` if you trust everybody in the folder. Exit status 0 when all were
-    graded, 3 when some were flagged for you to look at.
+    Each notebook runs in a sandbox of its own, without network, files of yours or other people's
+    notebooks. Run the same command again after an interrupt, a crash, or when more was handed in:
+    what was graded stays, and what is new or has changed is graded.
 
-    **Example**
+    Exit status 0 when all were graded, 3 when some were flagged for you to look at, 2 when it
+    could not go on, 130 after Ctrl-C.
 
-    `autograder grade submitted/ --out out --sandbox none`
+    **Examples**
+
+    `autograder grade submitted/` puts grades.csv, overview.html, mistakes.csv, gradebook.db and
+    feedback/ into out/.
+
+    `autograder grade submitted/ --out week3 --workers 8`
+
+    `autograder grade my-work/ --sandbox none` is for code that you trust, such as your own.
     """
     from rich.console import Console
 
-    from autograder.course import CourseError
-
-    if sandbox is not Sandbox.none:
-        raise CourseError(
-            f"--sandbox {sandbox} has no sandbox to use yet. Until it lands, say --sandbox none "
-            "explicitly: the code in the notebooks then runs as you, and can read, change and send "
-            "what you can. Do so only if you trust everybody whose notebook is in the folder."
-        )
+    from autograder.grading import Interrupted
     from autograder.grading import grade as grade_all
 
-    outcomes = grade_all(submissions, out, sandbox=sandbox.value, seed=seed)
-    table = _table("Student", "Lesson", "Score", "Status", "Reason")
-    for outcome in outcomes:
-        table.add_row(
-            *map(_plain, (outcome.student, outcome.lesson)),
-            f"{outcome.score:g} of {outcome.max_score:g}",
-            outcome.status if outcome.status == "graded" else f"[yellow]{outcome.status}[/]",
-            _plain(outcome.reason),
+    try:
+        outcomes = grade_all(
+            submissions,
+            out,
+            sandbox.value,
+            seed,
+            workers=workers,
+            regrade=regrade,
+            db=db,
+            cluster=cluster,
         )
-    flagged = sum(outcome.status != "graded" for outcome in outcomes)
+    except Interrupted as interrupted:
+        typer.echo(interrupted, err=True)
+        raise typer.Exit(130) from None
     console = Console()
-    console.print(table)
-    console.print(f"{len(outcomes)} notebooks, {flagged} flagged. Grades are in {out}/grades.csv.")
-    if flagged:
+    _show(outcomes, console)
+    console.print(
+        f"Grades: {out}/grades.csv, with feedback/ next to it. What to talk about in class: "
+        f"{out}/overview.html and mistakes.csv.",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+    if any(outcome.status != "graded" for outcome in outcomes):
         raise typer.Exit(3)
 
 
@@ -261,6 +309,30 @@ def kernels() -> None:
 
     for folder in install():
         typer.echo(f"Installed {folder}")
+
+
+def _show(outcomes: list[Outcome], console: Console) -> None:
+    """A row for each notebook, then how many came to what, by lesson."""
+    table = _table("Student", "Lesson", "Score", "Status", "Reason")
+    lessons: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        table.add_row(
+            *map(_plain, (outcome.student, outcome.lesson)),
+            f"{outcome.score:g} of {outcome.max_score:g}",
+            outcome.status if outcome.status == "graded" else f"[yellow]{outcome.status}[/]",
+            _plain(outcome.reason),
+        )
+        lessons.setdefault(outcome.lesson, []).append(outcome)
+    summary = _table("Lesson", "Notebooks", "Graded", "Flagged", "Mean score")
+    for lesson, ours in sorted(lessons.items()):
+        graded = sum(outcome.status == "graded" for outcome in ours)
+        mean = sum(outcome.score for outcome in ours) / len(ours)
+        row = [lesson or "none", len(ours), graded, len(ours) - graded, f"{mean:.3g}"]
+        summary.add_row(*map(str, row))
+    console.print(table)
+    console.print()
+    console.print(summary)
+    console.print()
 
 
 def _key(text: str) -> str | int:

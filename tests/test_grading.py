@@ -10,7 +10,6 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbformat import NotebookNode
-from nbformat.v4 import new_output
 from nbgrader.api import Gradebook
 from torch import nn
 
@@ -19,12 +18,25 @@ from autograder.check_notebook import check_notebook
 from autograder.course import CourseError, lesson
 from autograder.grading import Outcome, grade
 from autograder.grading.course_folder import CourseFolder, nbgrader_id
-from autograder.grading.verdict import decide
-from autograder.judge.report import REPORT_MIME
+from autograder.grading.judging import Judged
+from autograder.grading.sandbox import check_sandbox
 
 LESSON = lesson("norm")
 FULL = sum(exercise.points for exercise in LESSON.exercises)
 POINTS = {exercise.name: exercise.points for exercise in LESSON.exercises}
+
+
+def _sandbox() -> str:
+    """bwrap where it works; a machine without it still tests the rest."""
+    try:
+        check_sandbox()
+    except CourseError as error:
+        print(f"Grading without a sandbox here: {error}")
+        return "none"
+    return "bwrap"
+
+
+SANDBOX = _sandbox()
 AWKWARD = 'Žofia "Zo", [2] 张'
 UNBIASED = """\
 import torch
@@ -56,7 +68,7 @@ def unbiased(notebook: NotebookNode) -> None:
 
 
 def kill(notebook: NotebookNode) -> None:
-    """One check that says nothing, which nbgrader by itself takes for full marks, then an end."""
+    """No answer, which nbgrader by itself takes for full marks, and one that ends its kernel."""
     cell(notebook, "ManualLayerNorm").source = "def check(name): pass"
     cell(notebook, "rms_norm").source = "import os\nos._exit(1)"
 
@@ -111,7 +123,7 @@ def submissions(source: NotebookNode, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture(scope="module")
 def graded(submissions: Path) -> dict[str, Outcome]:
-    outcomes = grade(submissions, submissions.parent / "out", sandbox="none")
+    outcomes = grade(submissions, submissions.parent / "out", sandbox=SANDBOX)
     assert len(outcomes) == len({one.student for one in outcomes}) == 7
     return {one.student: one for one in outcomes}
 
@@ -148,16 +160,16 @@ def test_a_partly_right_answer_gets_its_part_in_spite_of_warnings(
     assert words in feedback(out, AWKWARD)
 
 
-def test_a_dead_kernel_keeps_what_was_earned_before(graded: dict[str, Outcome], out: Path) -> None:
+def test_a_cell_that_ends_its_kernel_costs_what_depends_on_it(
+    graded: dict[str, Outcome], out: Path
+) -> None:
     killer = graded["killer"]
-    assert killer.score == POINTS["layer_norm"]
-    assert killer.status == "flagged" and "ended the kernel" in killer.reason
-    assert "ended the kernel" in feedback(out, "killer")
-
-
-def test_a_check_without_a_report_gets_nothing(graded: dict[str, Outcome], out: Path) -> None:
-    assert graded["killer"].score == POINTS["layer_norm"]  # and nothing for ManualLayerNorm
-    assert "the check returned no report" in feedback(out, "killer")
+    earned = POINTS["layer_norm"] + POINTS["norm_quiz"]
+    lost = POINTS["ManualLayerNorm"] + POINTS["rms_norm"]
+    assert earned <= killer.score < FULL - lost  # RMSNorm calls rms_norm, which is not there
+    assert killer.status == "flagged" and "ended its kernel" in killer.reason
+    assert "ended its kernel" in feedback(out, "killer")
+    assert "There is no <code>ManualLayerNorm</code>" in feedback(out, "killer")
 
 
 def test_check_cells_come_from_the_release(graded: dict[str, Outcome]) -> None:
@@ -210,26 +222,30 @@ def test_a_rerun_grades_what_has_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     started = []
-    autograde = CourseFolder.autograde
+    record = CourseFolder.record
 
-    def watched(course: CourseFolder, student: str, stem: str) -> str:
+    def watched(course: CourseFolder, student: str, stem: str, judged: Judged) -> str:
         started.append(student)
-        return autograde(course, student, stem)
+        return record(course, student, stem, judged)
 
-    monkeypatch.setattr(CourseFolder, "autograde", watched)
+    monkeypatch.setattr(CourseFolder, "record", watched)
     before = (out / "grades.csv").read_bytes()
-    grade(submissions, out, sandbox="none")
+    grade(submissions, out, sandbox=SANDBOX)
     assert started == [] and (out / "grades.csv").read_bytes() == before
     path = submissions / "truncated" / f"{LESSON.stem}.ipynb"
     nbformat.write(without_demos(deepcopy(source)), path)
-    again = {one.student: one for one in grade(submissions, out, sandbox="none")}
+    again = {one.student: one for one in grade(submissions, out, sandbox=SANDBOX)}
     assert started == ["truncated"]
     assert again["truncated"] == Outcome("truncated", LESSON.stem, FULL, FULL, "graded", "")
     assert again["killer"] == graded["killer"]
 
 
 @pytest.mark.parametrize("sandbox", ["auto", "bwrap"])
-def test_nothing_runs_without_a_sandbox_unless_it_is_said(tmp_path: Path, sandbox: str) -> None:
+def test_nothing_runs_without_a_sandbox_unless_it_is_said(
+    tmp_path: Path, sandbox: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autograder.grading.sandbox.command.shutil.which", lambda _: None)
+    monkeypatch.setattr("autograder.grading.sandbox.command.sysconfig.get_path", lambda _: "/")
     with pytest.raises(CourseError, match="--sandbox none"):
         grade(tmp_path, tmp_path / "out", sandbox=sandbox)
 
@@ -246,39 +262,6 @@ def test_bad_input_is_a_sentence(tmp_path: Path, source: NotebookNode) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CourseError, match="Cannot write"):
         grade(tmp_path / "class", tmp_path / "file", sandbox="none")
-
-
-def result(**changes: object) -> NotebookNode:
-    data = evaluate("rms_norm", lambda x, scale, eps=1e-6: x).data() | changes
-    text = str(changes.get("text", data["score"]))
-    return new_output("execute_result", data={"text/plain": text, REPORT_MIME: data})
-
-
-@pytest.mark.parametrize(
-    "outputs",
-    [
-        [],
-        [new_output("stream", name="stdout", text="hello")],
-        [new_output("execute_result", data={"text/plain": "3"})],
-        [result(text="1000")],
-        [result(text="-1")],
-        [result(text="nan")],
-        [result(exercise="layer_norm")],
-        [result(checks=None)],
-        [result(), result()],
-        [new_output("error", ename="NameError", evalue="no check", traceback=[])],
-    ],
-)
-def test_only_a_positive_verdict_counts(outputs: list[NotebookNode]) -> None:
-    final = decide(outputs, "rms_norm", POINTS["rms_norm"])[-1]
-    assert final.data["text/plain"] == "0" and "0 of" in final.data["text/html"]
-
-
-def test_stderr_next_to_a_verdict_is_shown_and_decides_nothing() -> None:
-    warning = new_output("stream", name="stderr", text="careful")
-    kept = decide([warning, result()], "rms_norm", POINTS["rms_norm"])
-    assert [output.output_type for output in kept] == ["stream", "execute_result"]
-    assert kept[0].name == "stdout"
 
 
 def test_check_notebook_reports_every_exercise(source: NotebookNode, tmp_path: Path) -> None:

@@ -18,13 +18,15 @@ import torch
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import KernelManager
 
-from autograder import course
+from autograder import course, evaluate
 from autograder.course import CourseError
 from autograder.grading.sandbox import Kernel, KernelSource, Limits, Stopped, check_sandbox, outputs
 from autograder.grading.sandbox import command as sandbox_command
 from autograder.grading.sandbox.inside.outputs import Outputs
 from autograder.grading.sandbox.kernel import _is_reply
 from autograder.grading.sandbox.provisioner import SandboxProvisioner
+from autograder.judge.evaluate import judge
+from autograder.judge.exercise import Exercise
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 
@@ -457,6 +459,25 @@ def test_what_is_ruled_out_is_seen(kernel: Kernel) -> None:
     assert kernel.ask("norm", call(torch.ones(2)))["ruled_out"] == [["relu", 3]]
 
 
+class Link:
+    """The kernel's answer as the judge's subjects know it."""
+
+    def __init__(self, kernel: Kernel, exercise: Exercise) -> None:
+        self._kernel, self._name = kernel, exercise.name
+        assert kernel.open(exercise.name, exercise.ruled_out.names if exercise.ruled_out else ())
+
+    def perform(self, request: dict[str, Any]) -> dict[str, Any]:
+        return self._kernel.ask(self._name, request)
+
+
+@pytest.mark.parametrize("exercise", LESSON.exercises, ids=lambda one: one.name)
+def test_the_judge_says_the_same_of_a_sandboxed_answer(kernel: Kernel, exercise: Exercise) -> None:
+    said(kernel, (course.ROOT / "solutions" / "norm.py").read_text("utf-8"))
+    report = judge(exercise, Link(kernel, exercise), seed=3)
+    assert report.passed
+    assert report.data() == evaluate(exercise.name, exercise.reference, seed=3).data()
+
+
 def plain(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.tolist()
@@ -508,10 +529,13 @@ FORGED = {
     "half a reply": "encode({'value': 1})",
     "a wrong error": "encode({'value': 1, 'error': 7, 'printed': '', 'ruled_out': []})",
     "wrong calls": "encode({'value': 1, 'error': None, 'printed': '', 'ruled_out': [3]})",
-    "a wrong shape": r"(lambda t: len(t).to_bytes(8, 'big') + t)(b'{\"meta\":[[-5],\"float32\"]}')",
-    "a device": r"(lambda t: len(t).to_bytes(8, 'big') + t)(b'{\"device\":\"warp\"}')",
-    "a deep one": "(lambda t: len(t).to_bytes(8, 'big') + t)(b'[' * 10**6)",
-    "a long one": "(lambda t: len(t).to_bytes(8, 'big') + t)(b'[' + b'[],' * 10**7 + b'1]')",
+    "a wrong shape": r"raw(b'{\"meta\":[[-5],\"float32\"]}')",
+    "a device": r"raw(b'{\"device\":\"warp\"}')",
+    "a deep one": "raw(b'[' * 10**6)",
+    "half a letter": r"raw(b'{\"dict\":[[\"value\",\"\\ud800\"],"
+    r"[\"error\",null],[\"printed\",\"\"],[\"ruled_out\",[]]]}')",
+    "a nested one": "raw(b'[' * 500 + b']' * 500)",
+    "a long one": "raw(b'[' + b'[],' * 10**7 + b'1]')",
     "half a gigabyte": "bytes(500 * 2**20)",
     "a pickle": "__import__('pickle').dumps(print)",
 }
@@ -524,6 +548,7 @@ def test_a_forged_reply_is_an_error_reply(kernel: Kernel, what: str) -> None:
     patch = f"""
 from autograder.judge.messages import encode
 from autograder.grading.sandbox.inside import answers
+def raw(text): return len(text).to_bytes(8, "big") + text
 answers.Answers.handle = lambda self, message: {FORGED[what]}
 """
     said(kernel, patch)
@@ -604,7 +629,7 @@ def test_streams_merge_and_displays_update() -> None:
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     check_sandbox()
-    monkeypatch.setattr(sandbox_command.sysconfig, "get_path", lambda name: str(tmp_path))
+    monkeypatch.setattr(sandbox_command.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CourseError, match="apt-get install bubblewrap"):
         check_sandbox()
@@ -627,7 +652,11 @@ class ProvisionedManager(KernelManager):
         return KernelSpec(argv=[], display_name="", language="python", metadata=metadata)
 
 
-def test_jupyter_starts_and_ends_kernels_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("warm", [True, False])
+def test_jupyter_starts_and_ends_kernels_in_it(monkeypatch: pytest.MonkeyPatch, warm: bool) -> None:
+    own = KernelSource(LESSON, limits=LIMITS, warm=warm)
+    monkeypatch.setattr("autograder.grading.sandbox.provisioner.source", lambda *_: own)
+
     def create(self: Any, kernel_id: str, kernel_spec: Any, parent: Any) -> SandboxProvisioner:
         return SandboxProvisioner(
             kernel_id=kernel_id, kernel_spec=kernel_spec, parent=parent, lesson="norm"
@@ -643,13 +672,14 @@ def test_jupyter_starts_and_ends_kernels_in_it(monkeypatch: pytest.MonkeyPatch) 
         client.wait_for_ready(timeout=30)
         texts: list[Any] = []
         client.execute_interactive(
-            "import os; print(os.getpid()); open('/run/kernel/x', 'w')",
+            "import os; print(os.getuid()); open('/run/kernel/x', 'w')" if warm else "print(1000)",
             timeout=30,
             output_hook=lambda message: texts.append(message["content"]),
         )
-        assert {"name": "stdout", "text": "2\n"} in texts and "Read-only" in str(texts)
+        assert {"name": "stdout", "text": "1000\n"} in texts
+        assert "Read-only" in str(texts) or not warm
         assert manager.is_alive()
-        client.execute("os._exit(1)")
+        client.execute("import os; os._exit(1)")
         deadline = time.monotonic() + 10
         while manager.is_alive() and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -660,6 +690,7 @@ def test_jupyter_starts_and_ends_kernels_in_it(monkeypatch: pytest.MonkeyPatch) 
         assert not manager.is_alive()
     finally:
         client.stop_channels()
+        own.close()
 
 
 def test_many_at_a_time(source: KernelSource) -> None:

@@ -16,9 +16,8 @@ def main(arguments: list[str]) -> str | None:
     print("In JupyterLab, open the menu Nbgrader and choose Formgrader.", flush=True)
     command = [sys.executable, "-m", "jupyter", "lab", f"--ServerApp.root_dir={course}"]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
-        command.append(
-            "--allow-root"
-        )  # Jupyter refuses without it, and root is usual in containers
+        # Jupyter refuses without it, and root is usual in containers.
+        command.append("--allow-root")
     os.execv(sys.executable, [*command, *arguments[1:]])
 
 

