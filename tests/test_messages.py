@@ -16,9 +16,13 @@ from autograder.judge.values import Handle, Unfit, recipe
 from tests.process_link import ProcessLink
 
 
+SHARED = torch.randn(4, 2)
+
+
 def test_values_come_back_as_they_went():
     value = {
         "tensors": [torch.randn(2, 3), torch.randn(3, 2).T, torch.tensor(True), torch.ones(0, 4)],
+        "shared": [SHARED, SHARED, SHARED[1:]],
         "half": torch.ones(2, dtype=torch.bfloat16),
         "numbers": (1, -(2**70), 0.5, math.inf, 1j, True, None),
         3: Handle(7, "KVCache"),

@@ -16,6 +16,7 @@ from bleach.css_sanitizer import CSSSanitizer
 from bleach.sanitizer import Cleaner
 from bs4 import BeautifulSoup
 from nbconvert.exporters import HTMLExporter
+from nbconvert.filters.ansi import strip_ansi
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
@@ -44,12 +45,12 @@ ATTRIBUTES = {
     ("th", "rowspan"): re.compile(r"\d{1,3}"),
     ("th", "scope"): re.compile(r"col|row"),
 }
-# What a parser of HTML or Markdown takes seconds for is shown as it was written.
-LONGEST_MARKDOWN = 20_000  # characters
-LONGEST_HTML = 2_000_000  # characters; a picture has a few hundred thousand
-MOST_TAGS = 3_000
-LONGEST_CELL = 100_000  # characters
-LONGEST_PAGE = 2_000_000
+# Parsers of HTML, Markdown and colours take minutes for what is made to keep them busy.
+LONGEST_MARKDOWN = 6_000  # characters
+MOST_TAGS = 3_000  # in all outputs of a page
+LONGEST_CELL = 50_000  # characters
+LONGEST_PAGE = 500_000
+MARKDOWN_COSTS = 5  # times as much of the page as code does
 
 POLICY = (
     '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
@@ -79,14 +80,17 @@ class SanitizeFeedback(NbGraderPreprocessor):
             if isinstance(resources.get(key), str):
                 resources[key] = escape(resources[key])
         room = LONGEST_PAGE
+        rich = _tags(nb) <= MOST_TAGS
         cells = []
         for place, cell in enumerate(nb.cells):
             mark = _mark(cell)
-            if room <= 0 and not mark:
-                continue
-            fresh = _cell(cell, f"cell-{place}", mark, max(room, 1_000))
-            room -= len(fresh.source) + 100
-            cells.append(fresh)
+            if room > 0 or mark:
+                fresh = _cell(cell, mark, rich, f"cell-{place}")
+                cost = 1 if fresh.cell_type == "code" else MARKDOWN_COSTS
+                room -= cost * len(fresh.source) + 100
+                cells.append(fresh)
+        if room <= 0:
+            cells.append(new_markdown_cell("[This notebook is too long to be shown whole.]", id="end"))
         return new_notebook(cells=cells), resources
 
 
@@ -131,12 +135,12 @@ class Renderer(IPythonRenderer):
 
 def safe_html(html: str, ours: bool = False) -> str:
     """What is harmless in a piece of HTML; only `ours`, a report, keeps its styles."""
-    if html.count("<") > MOST_TAGS or len(html) > LONGEST_HTML:
-        return "<p>[This HTML is too long to be shown here.]</p>"
-    if not ours:
+    if not ours:  # what is not wanted at all goes first: it makes the cleaner slow
         soup = BeautifulSoup(html, "html.parser")
         for tag in soup(INVISIBLE):
             tag.decompose()
+        for tag in soup(True):
+            tag.attrs = {key: tag.attrs[key] for key in tag.attrs if (tag.name, key) in ATTRIBUTES}
         html = str(soup)
 
     def allowed(tag: str, name: str, value: str) -> bool:
@@ -165,11 +169,18 @@ def _mark(cell: NotebookNode) -> dict[str, Any]:
     return {"grade_id": str(mark["grade_id"]), "points": points, **kept}
 
 
-def _cell(cell: NotebookNode, name: str, mark: dict[str, Any], room: int) -> NotebookNode:
+def _tags(nb: NotebookNode) -> int:
+    """How much there is to parse in the notebook's HTML outputs."""
+    outputs = [output for cell in nb.cells for output in cell.get("outputs", [])]
+    pages = [str(output.get("data", {}).get("text/html", "")) for output in outputs]
+    return sum(page.count("<") + page.count("&") for page in pages)
+
+
+def _cell(cell: NotebookNode, mark: dict[str, Any], rich: bool, name: str) -> NotebookNode:
     source = str(cell.source)
-    longest = min(LONGEST_CELL, room)
+    longest = LONGEST_CELL if cell.cell_type == "code" else LONGEST_CELL // MARKDOWN_COSTS
     if len(source) > longest:
-        source = f"{source[:longest]}\n[Cut here: {len(source):,} characters in all.]"
+        source = f"{source[:longest]}\n[Cut here: it has {len(source):,} characters.]"
     metadata = {"nbgrader": mark} if mark else {}
     if cell.cell_type != "code":
         return new_markdown_cell(source, id=name, metadata=metadata)
@@ -181,35 +192,34 @@ def _cell(cell: NotebookNode, name: str, mark: dict[str, Any], room: int) -> Not
         id=name,
         metadata=metadata,
         execution_count=count if isinstance(count, int) else None,
-        outputs=[_output(output, ours) for output in cell.outputs],
+        outputs=[_output(output, ours, rich) for output in cell.outputs],
     )
 
 
-def _output(output: NotebookNode, ours: bool) -> NotebookNode:
+def _output(output: NotebookNode, ours: bool, rich: bool) -> NotebookNode:
     """An output without its metadata, which can hold attributes and files' names."""
     match output.output_type:
         case "stream":
-            name = "stderr" if output.name == "stderr" else "stdout"
-            return new_output("stream", name=name, text=str(output.text))
+            return new_output("stream", name="stdout", text=strip_ansi(str(output.text)))
         case "error":
-            lines = [str(line) for line in output.traceback]
-            return new_output("error", ename="", evalue="", traceback=lines)
+            lines = strip_ansi("\n".join(str(line) for line in output.traceback))
+            return new_output("error", ename="", evalue="", traceback=[lines])
         case "execute_result" | "display_data" as kind:
-            data = _data(output.data, ours and kind == "execute_result")
+            data = _data(output.data, ours and kind == "execute_result", rich)
             return new_output(kind, data=data)
-    return new_output("stream", name="stdout", text="[An output of a kind that is not known.]")
+    return new_output("stream", name="stdout", text="[An output of an unknown kind.]")
 
 
-def _data(data: dict[str, Any], ours: bool) -> dict[str, str]:
+def _data(data: dict[str, Any], ours: bool, rich: bool) -> dict[str, str]:
+    """What of an output can be shown as it is; what was to be typeset, as it was written."""
     kept = {}
-    for mime, value in data.items():
-        if mime == "text/html":
-            kept[mime] = safe_html(str(value), ours)
-        elif mime in ("text/plain", "text/markdown"):  # Markdown is made safe on the page
-            kept[mime] = str(value)
-        elif mime in ("image/png", "image/jpeg"):
-            if PICTURE.fullmatch(f"data:{mime};base64,{value}"):
-                kept[mime] = str(value)
-    if not kept:
-        kept["text/plain"] = str(data.get("text/latex") or f"[Not shown: {', '.join(data)}]")
+    if "text/html" in data and (rich or ours):
+        kept["text/html"] = safe_html(str(data["text/html"]), ours)
+    for mime in ("image/png", "image/jpeg"):
+        if PICTURE.fullmatch(f"data:{mime};base64,{data.get(mime, '')}"):
+            kept[mime] = str(data[mime])
+    texts = [data[mime] for mime in ("text/markdown", "text/latex", "text/plain") if mime in data]
+    if texts or not kept:
+        left_out = f"[Not shown: {', '.join(data)}]"
+        kept["text/plain"] = strip_ansi(str(texts[0])) if texts else left_out
     return kept

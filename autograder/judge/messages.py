@@ -51,7 +51,9 @@ def _pack(value: Any, tensors: dict[str, torch.Tensor]) -> Any:
     if isinstance(value, torch.Tensor):
         if value.device.type == "meta":
             return {"meta": [list(value.shape), _name(value.dtype)]}
-        tensors[str(len(tensors))] = value.detach().cpu().contiguous()
+        # A copy: safetensors refuses tensors that share memory, as in attention(x, x, x).
+        copy = value.detach().cpu().clone(memory_format=torch.contiguous_format)
+        tensors[str(len(tensors))] = copy
         return {"tensor": str(len(tensors) - 1)}
     match value:
         case None | bool() | str():

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import weakref
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -50,6 +51,7 @@ class KernelSource:
         self._count = 0
         # Not below TMPDIR, whose path may be too long for a socket's name.
         self.folder = Path(tempfile.mkdtemp(prefix="course-", dir="/tmp"))
+        self._remove = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         self._course, self._folders = self.folder / "course", self.folder / "k"
         self._folders.mkdir()
         stage(self._course, lesson)
@@ -66,7 +68,7 @@ class KernelSource:
             if self._zygote is not None:
                 self._zygote.close()
                 self._zygote = None
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._remove()
 
     @contextlib.contextmanager
     def kernel(self) -> Iterator[Kernel]:
