@@ -2,6 +2,7 @@
 
 import csv
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -79,14 +80,14 @@ def grade(submissions: Path, out: Path, *more: str) -> subprocess.CompletedProce
 class Run:
     """The command while it runs, so that something can be done to it."""
 
-    def __init__(self, submissions: Path, out: Path, *more: str, **options: object) -> None:
+    def __init__(self, submissions: Path, out: Path, *more: str) -> None:
         self.out = out
         self.process = subprocess.Popen(
             command(submissions, out, *more),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            **options,  # type: ignore[call-overload]
+            start_new_session=True,  # as a shell starts a job, which Ctrl-C reaches as a whole
         )
 
     def when(self, ready: Callable[[], object], seconds: float = 120) -> None:
@@ -102,26 +103,31 @@ class Run:
         ledger = self.out / "course" / "outcomes.jsonl"
         return ledger.read_text("utf-8").count('"fingerprint"') if ledger.exists() else 0
 
+    def interrupt(self) -> None:
+        """Ctrl-C."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
     def family(self) -> list[psutil.Process]:
+        """What it has started, workers, sandboxes and kernels."""
         return psutil.Process(self.process.pid).children(recursive=True)
 
-    def signal(self, number: signal.Signals) -> None:
-        os.kill(self.process.pid, number)
+    def workers(self) -> list[psutil.Process]:
+        return [one for one in self.family() if "--multiprocessing-fork" in one.cmdline()]
 
-    def end(self, seconds: float = 240) -> str:
-        """What it said."""
+    def end(self, seconds: float = 240) -> tuple[int, str]:
+        """Its exit status and what it said."""
         said, _ = self.process.communicate(timeout=seconds)
-        return said
-
-    @property
-    def status(self) -> int:
-        return self.process.wait()
+        return self.process.returncode, said
 
 
 def left(out: Path, db: str = "") -> dict[str, object]:
     """What a run leaves that must not depend on what happened to it on the way."""
     url = db or f"sqlite:///{out / 'gradebook.db'}"
     return {"csv": rows(out), "gradebook": gradebook(url), "feedback": feedback(out)}
+
+
+def scores(out: Path) -> dict[str, float]:
+    return {row["student"]: float(row["score"]) for row in rows(out)}
 
 
 def rows(out: Path) -> list[dict[str, str]]:
@@ -142,11 +148,11 @@ def gradebook(url: str) -> dict[tuple[str, str], tuple[float | None, float | Non
     return found
 
 
-def feedback(out: Path) -> dict[str, bytes]:
-    """Every file of feedback, partly written ones too."""
+def feedback(out: Path) -> dict[str, str]:
+    """Every file of feedback, partly written ones too; cells have other ids every time."""
     folder = out / "feedback"
     return {
-        str(path.relative_to(folder)): path.read_bytes()
+        str(path.relative_to(folder)): re.sub(r"cell-id=[\w-]+", "", path.read_text("utf-8"))
         for path in folder.rglob("*")
         if path.is_file()
     }

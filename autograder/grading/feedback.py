@@ -18,9 +18,10 @@ from bs4 import BeautifulSoup
 from nbconvert.exporters import HTMLExporter
 from nbconvert.filters.ansi import strip_ansi
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+from nbconvert.preprocessors import Preprocessor
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
-from nbgrader.preprocessors import NbGraderPreprocessor
+from traitlets.config import Config
 
 TAGS = frozenset(
     "a abbr b blockquote br caption code dd del details div dl dt em figcaption figure h1 h2 h3 h4 "
@@ -47,7 +48,7 @@ ATTRIBUTES = {
 }
 # Parsers of HTML, Markdown and colours take minutes for what is made to keep them busy.
 LONGEST_MARKDOWN = 6_000  # characters
-MOST_TAGS = 3_000  # in all outputs of a page
+MOST_BRACKETS = 6_000  # and ampersands, in all outputs of a page
 LONGEST_CELL = 50_000  # characters
 LONGEST_PAGE = 500_000
 MARKDOWN_COSTS = 5  # times as much of the page as code does
@@ -71,7 +72,14 @@ div.nbgrader_cell .panel-heading { height: auto; }
 </style>"""
 
 
-class SanitizeFeedback(NbGraderPreprocessor):
+def make_safe(c: Config) -> None:
+    """Have nbgrader's feedback and its formgrader show notebooks this way."""
+    c.HTMLExporter.preprocessors = [SanitizeFeedback]
+    c.HTMLExporter.filters = {"markdown2html": safe_markdown}
+    c.GenerateFeedback.exporter_class = FeedbackPage
+
+
+class SanitizeFeedback(Preprocessor):
     """Stands in `HTMLExporter.preprocessors`, before nbgrader adds scores and comments."""
 
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
@@ -80,7 +88,7 @@ class SanitizeFeedback(NbGraderPreprocessor):
             if isinstance(resources.get(key), str):
                 resources[key] = escape(resources[key])
         room = LONGEST_PAGE
-        rich = _tags(nb) <= MOST_TAGS
+        rich = _brackets(nb) <= MOST_BRACKETS
         cells = []
         for place, cell in enumerate(nb.cells):
             mark = _mark(cell)
@@ -90,14 +98,14 @@ class SanitizeFeedback(NbGraderPreprocessor):
                 room -= cost * len(fresh.source) + 100
                 cells.append(fresh)
         if room <= 0:
-            cells.append(new_markdown_cell("[This notebook is too long to be shown whole.]", id="end"))
+            cells.append(new_markdown_cell("[The rest is too long to be shown.]", id="end"))
         return new_notebook(cells=cells), resources
 
 
 class FeedbackPage(HTMLExporter):
     """The page in which `GenerateFeedback` puts a notebook: it works offline, without scripts."""
 
-    def from_notebook_node(
+    def from_notebook_node(  # type: ignore[override] -- as in HTMLExporter itself
         self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kw: Any
     ) -> tuple[str, dict[str, Any]]:
         page, resources = super().from_notebook_node(nb, resources, **kw)
@@ -169,11 +177,11 @@ def _mark(cell: NotebookNode) -> dict[str, Any]:
     return {"grade_id": str(mark["grade_id"]), "points": points, **kept}
 
 
-def _tags(nb: NotebookNode) -> int:
+def _brackets(nb: NotebookNode) -> int:
     """How much there is to parse in the notebook's HTML outputs."""
     outputs = [output for cell in nb.cells for output in cell.get("outputs", [])]
     pages = [str(output.get("data", {}).get("text/html", "")) for output in outputs]
-    return sum(page.count("<") + page.count("&") for page in pages)
+    return sum(page.count(one) for page in pages for one in "<>&")
 
 
 def _cell(cell: NotebookNode, mark: dict[str, Any], rich: bool, name: str) -> NotebookNode:

@@ -31,7 +31,8 @@ def run_check(
         # A value that no check foresaw: it loses this check alone.
         return f"This can't be checked: {type(error).__name__}: {error}", recorder.replies
     finally:
-        link.perform({"do": "reset", "target": 0})
+        if recorder.left_traces:
+            link.perform({"do": "reset", "target": 0})
     return None, recorder.replies
 
 

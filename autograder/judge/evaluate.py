@@ -87,6 +87,9 @@ def _wrong_kind(exercise: Exercise, link: Link) -> str:
         return f"`{exercise.name}` has to be a class; this is a {kind.bases[0]}."
     if exercise.kind == "function" and kind.name == "value":
         return f"`{exercise.name}` has to be a function; this is a {kind.bases[0]}."
+    wanted = type(exercise.reference).__name__
+    if exercise.kind == "value" and wanted not in kind.bases:
+        return f"`{exercise.name}` has to be a {wanted}; this is a {kind.bases[0]}."
     return ""
 
 

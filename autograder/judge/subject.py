@@ -88,9 +88,11 @@ class Recorder:
     def __init__(self, link: Link):
         self._link = link
         self.replies: list[dict[str, Any]] = []
+        self.left_traces = False  # objects made, values loaded: something to reset
 
     def perform(self, request: dict[str, Any]) -> dict[str, Any]:
         reply = self._link.perform(request)
+        self.left_traces |= request["do"] == "load" or isinstance(reply["value"], Handle)
         self.replies.append(reply)
         return reply
 

@@ -1,5 +1,7 @@
 """Tricks for points that were not earned; the quiz alone is answered honestly."""
 
+from textwrap import indent
+
 from tests.hostile import QUIZ, ROOT, Work, case
 
 FORGERY = """
@@ -20,14 +22,14 @@ Answers.handle = handle
 
 
 def everywhere(work: Work, body: str) -> None:
-    """Give the functions and the modules' `forward` this body."""
+    """Give the functions, and the modules' `forward`, this body."""
     for name in ("layer_norm", "rms_norm"):
-        work.answer(name, f"def {name}(x, *more, **named):\n    {body}")
+        work.answer(name, f"def {name}(x, *more, **named):\n" + indent(body, " " * 4))
     for name in ("ManualLayerNorm", "RMSNorm"):
         work.answer(
             name,
             f"class {name}(nn.Module):\n    def __init__(self, width, eps=1):\n"
-            f"        super().__init__()\n    def forward(self, x):\n        {body}",
+            f"        super().__init__()\n    def forward(self, x):\n" + indent(body, " " * 8),
         )
 
 
@@ -127,33 +129,29 @@ def garbage_collector(work: Work) -> None:
     """Searches all objects in memory for the reference; there is none."""
     work.stub("norm_quiz")
     body = """import gc, types
-    for one in gc.get_objects():
-        if isinstance(one, types.FunctionType) and one.__name__ in ("layer_norm", "rms_norm"):
-            if not one.__module__.startswith(("torch", "__main__")):
-                return one(x, *more, **named)
-        if isinstance(one, dict) and isinstance(one.get("reference"), types.FunctionType):
-            return one["reference"](x, *more, **named)"""
+for one in gc.get_objects():
+    if isinstance(one, types.FunctionType) and one.__name__ in ("layer_norm", "rms_norm"):
+        if not one.__module__.startswith(("torch", "__main__")):
+            return one(x, *more, **named)
+    if isinstance(one, dict) and isinstance(one.get("reference"), types.FunctionType):
+        return one["reference"](x, *more, **named)"""
     for name in ("layer_norm", "rms_norm"):
-        work.answer(name, f"def {name}(x, *more, **named):\n    {body}")
+        work.answer(name, f"def {name}(x, *more, **named):\n" + indent(body, " " * 4))
 
 
 @case(QUIZ)
 def frames(work: Work) -> None:
     """Climbs the stack for a reference, an expected value, or a score to raise."""
     work.stub("norm_quiz")
-    everywhere(
-        work,
-        """import sys
-        frame = sys._getframe()
-        while frame := frame.f_back:
-            for name in ("expected", "reference", "right", "answer", "other"):
-                if name in frame.f_locals: return frame.f_locals[name]
-            if "messages" in frame.f_locals: frame.f_locals["messages"].clear()""".replace(
-            "\n        ", "\n" + 8 * " "
-        ),
-    )
-    for name in ("layer_norm", "rms_norm"):
-        work.cell(name).source = work.cell(name).source.replace("    import", 8 * " " + "import")
+    body = """import sys
+frame = sys._getframe()
+while frame := frame.f_back:
+    for name in ("expected", "reference", "right", "answer", "other"):
+        if name in frame.f_locals:
+            return frame.f_locals[name]
+    if "messages" in frame.f_locals:
+        frame.f_locals["messages"].clear()"""
+    everywhere(work, body)
 
 
 @case(QUIZ)

@@ -89,7 +89,9 @@ def inherited(work: Work) -> None:
 @case({**QUIZ, "RMSNorm": 1})
 def inherited_out_of_sight(work: Work) -> None:
     """A base class that only shows when it runs; its parameters alone are as asked."""
-    work.stub("norm_quiz").answer("RMSNorm", 'RMSNorm = type("M", (getattr(nn, "RMS"+"Norm"),), {})')
+    work.stub("norm_quiz").answer(
+        "RMSNorm", 'RMSNorm = type("M", (getattr(nn, "RMS"+"Norm"),), {})'
+    )
 
 
 @case({name: POINTS[name] for name in POINTS})
