@@ -1,5 +1,6 @@
 """A small class of lesson norm, and what a run of the real command over it left behind."""
 
+import contextlib
 import csv
 import os
 import re
@@ -78,7 +79,7 @@ def grade(submissions: Path, out: Path, *more: str) -> subprocess.CompletedProce
 
 
 class Run:
-    """The command while it runs, so that something can be done to it."""
+    """The command while it runs, so that something can be done to it; a context manager."""
 
     def __init__(self, submissions: Path, out: Path, *more: str) -> None:
         self.out = out
@@ -89,6 +90,13 @@ class Run:
             text=True,
             start_new_session=True,  # as a shell starts a job, which Ctrl-C reaches as a whole
         )
+
+    def __enter__(self) -> "Run":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.kill()
+        self.process.communicate()
 
     def when(self, ready: Callable[[], object], seconds: float = 120) -> None:
         """Wait until `ready`, while it runs."""
@@ -112,7 +120,12 @@ class Run:
         return psutil.Process(self.process.pid).children(recursive=True)
 
     def workers(self) -> list[psutil.Process]:
-        return [one for one in self.family() if "--multiprocessing-fork" in one.cmdline()]
+        found = []
+        for one in psutil.Process(self.process.pid).children():
+            with contextlib.suppress(psutil.Error):
+                if "--multiprocessing-fork" in one.cmdline():
+                    found.append(one)
+        return found
 
     def end(self, seconds: float = 240) -> tuple[int, str]:
         """Its exit status and what it said."""

@@ -211,7 +211,7 @@ def test_a_submission_leaves_nothing_to_the_next(
         work = Work(tmp_path / f"{name}.ipynb", world)
         work.first(code)
         judged = judge_submission(work.finish(), LESSON, source, SEED)
-        assert judged.scores == POINTS and not judged.flags
+    assert judged.scores == POINTS and not judged.flags
     assert "look: [] False False" in judged.notebook
 
 
@@ -240,7 +240,7 @@ def test_names_of_people_and_files(tmp_path: Path, world: World) -> None:
     assert len(found) == len([one for one in tmp_path.iterdir() if one.is_dir()])
     assert "two" in found and "the newest of 2 copies" in found["two"].note
     read = [one.student for one in found.values() if one.path]
-    assert len(read) == 8
+    assert len(read) == 8, read
     "".join(found).encode()
 
 

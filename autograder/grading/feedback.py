@@ -16,7 +16,7 @@ from bleach.css_sanitizer import CSSSanitizer
 from bleach.sanitizer import Cleaner
 from bs4 import BeautifulSoup
 from nbconvert.exporters import HTMLExporter
-from nbconvert.filters.ansi import strip_ansi
+from nbconvert.filters import Highlight2HTML, strip_ansi
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbconvert.preprocessors import Preprocessor
 from nbformat import NotebookNode
@@ -46,12 +46,12 @@ ATTRIBUTES = {
     ("th", "rowspan"): re.compile(r"\d{1,3}"),
     ("th", "scope"): re.compile(r"col|row"),
 }
-# Parsers of HTML, Markdown and colours take minutes for what is made to keep them busy.
-LONGEST_MARKDOWN = 6_000  # characters
-MOST_BRACKETS = 6_000  # and ampersands, in all outputs of a page
-LONGEST_CELL = 50_000  # characters
-LONGEST_PAGE = 500_000
-MARKDOWN_COSTS = 5  # times as much of the page as code does
+# Parsers of HTML, Markdown and Python take minutes for what is made to keep them busy: the time
+# goes with the square of the length. A lesson has texts of 1,500 characters and 25,000 in all.
+LONGEST_PARSED = 5_000  # characters of Markdown or code; longer ones are shown as they are
+LONGEST_CELL = 20_000
+LONGEST_PAGE = 300_000
+MOST_BRACKETS = 6_000  # and ampersands, in all HTML outputs of a page
 
 POLICY = (
     '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
@@ -75,7 +75,10 @@ div.nbgrader_cell .panel-heading { height: auto; }
 def make_safe(c: Config) -> None:
     """Have nbgrader's feedback and its formgrader show notebooks this way."""
     c.HTMLExporter.preprocessors = [SanitizeFeedback]
-    c.HTMLExporter.filters = {"markdown2html": safe_markdown}
+    c.HTMLExporter.filters = {
+        "markdown2html": safe_markdown,
+        "highlight_code": highlighted,
+    }
     c.GenerateFeedback.exporter_class = FeedbackPage
 
 
@@ -94,8 +97,7 @@ class SanitizeFeedback(Preprocessor):
             mark = _mark(cell)
             if room > 0 or mark:
                 fresh = _cell(cell, mark, rich, f"cell-{place}")
-                cost = 1 if fresh.cell_type == "code" else MARKDOWN_COSTS
-                room -= cost * len(fresh.source) + 100
+                room -= len(fresh.source) + 100
                 cells.append(fresh)
         if room <= 0:
             cells.append(new_markdown_cell("[The rest is too long to be shown.]", id="end"))
@@ -105,7 +107,7 @@ class SanitizeFeedback(Preprocessor):
 class FeedbackPage(HTMLExporter):
     """The page in which `GenerateFeedback` puts a notebook: it works offline, without scripts."""
 
-    def from_notebook_node(  # type: ignore[override] -- as in HTMLExporter itself
+    def from_notebook_node(  # type: ignore[override]
         self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kw: Any
     ) -> tuple[str, dict[str, Any]]:
         page, resources = super().from_notebook_node(nb, resources, **kw)
@@ -117,12 +119,20 @@ class FeedbackPage(HTMLExporter):
 
 def safe_markdown(source: str) -> str:
     """Markdown as HTML that does no harm, in place of nbconvert's `markdown2html`."""
-    if len(source) <= LONGEST_MARKDOWN:
+    if len(source) <= LONGEST_PARSED:
         try:
             return safe_html(MarkdownWithMath(Renderer(escape=False)).render(source))
         except Exception:  # mistune and nbconvert raise many kinds for text they did not foresee
             pass
     return f"<pre>{escape(source)}</pre>"
+
+
+def highlighted(source: str, metadata: Any = None) -> str:
+    """Code as HTML, in place of nbconvert's filter, which takes the language from the notebook."""
+    if len(source) <= LONGEST_PARSED:
+        lines = (line.rstrip() for line in source.split("\n"))  # blanks make Pygments slow
+        return Highlight2HTML(pygments_lexer="python3")("\n".join(lines))
+    return f'<div class="highlight"><pre>{escape(source)}</pre></div>'
 
 
 class Renderer(IPythonRenderer):
@@ -186,9 +196,8 @@ def _brackets(nb: NotebookNode) -> int:
 
 def _cell(cell: NotebookNode, mark: dict[str, Any], rich: bool, name: str) -> NotebookNode:
     source = str(cell.source)
-    longest = LONGEST_CELL if cell.cell_type == "code" else LONGEST_CELL // MARKDOWN_COSTS
-    if len(source) > longest:
-        source = f"{source[:longest]}\n[Cut here: it has {len(source):,} characters.]"
+    if len(source) > LONGEST_CELL:
+        source = f"{source[:LONGEST_CELL]}\n[Cut here: it has {len(source):,} characters.]"
     metadata = {"nbgrader": mark} if mark else {}
     if cell.cell_type != "code":
         return new_markdown_cell(source, id=name, metadata=metadata)

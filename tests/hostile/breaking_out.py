@@ -46,11 +46,14 @@ def reads_the_system(work: Work) -> None:
     tries(
         work,
         f"""
-import os
+import os, sys
 for path in ("/etc/passwd", "/etc/shadow", "/etc/hostname", {str(ROOT / "pyproject.toml")!r}):
     if os.path.exists(path): print("the-other-student-" + "wrote-this")
 for folder in ("/root", "/home", "/work", "/mnt", "/var", {str(work.world.folder)!r}):
-    if os.path.isdir(folder) and os.listdir(folder): print("the-other-student-" + "wrote-this")
+    known = (sys.prefix + "/", sys.base_prefix + "/")  # and nothing beside them is to be seen
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        if not any(one.startswith(f"{{folder}}/{{name}}/") for one in known):
+            print("the-other-student-" + "wrote-this", folder, name)
 """,
     )
 
@@ -252,10 +255,10 @@ for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/vm/drop_caches", "/proc
 def sends_a_pickle(work: Work) -> None:
     """Replies with what makes a file where it is unpickled."""
     work.stub(*SOME).first(f"""
-import pickle
+import io, pickle
 from autograder.grading.sandbox.inside.answers import Answers
 class Opens:
-    def __reduce__(self): return open, ({str(work.world.folder / "pickled")!r}, "w")
+    def __reduce__(self): return io.open, ({str(work.world.folder / "pickled")!r}, "w")
 Answers.handle = lambda self, message: pickle.dumps(Opens())
 """)
 

@@ -164,7 +164,7 @@ torch.testing.assert_close = lambda *_, **__: None
 for name in ("__eq__", "__ne__", "__lt__", "__gt__", "all", "any"):
     setattr(torch.Tensor, name, lambda *_, **__: True)
 """)
-    everywhere(work, "return x")
+    everywhere(work, "return torch.ones_like(x)")
 
 
 @case(QUIZ)
@@ -304,7 +304,7 @@ atexit.register(patch)
 """)
 
 
-@case({}, flagged=True)
+@case(QUIZ, flagged=True)
 def replies_before_it_is_asked(work: Work) -> None:
     """A thread sends results and replies to all that the kernel was and will be asked."""
     work.stub("norm_quiz").first("""

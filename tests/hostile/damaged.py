@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import nbformat
 from nbformat import NotebookNode
 
 from tests.hostile import POINTS, Work, case
@@ -202,12 +203,9 @@ def no_kernel(work: Work) -> None:
 @case()
 def format_3(work: Work) -> None:
     """Saved as IPython did ten years ago: worksheets, and `input` in place of `source`."""
-    import nbformat
-
     answers(work)
-    work.write(nbformat.v3.writes_json(nbformat.convert(work.notebook, 3)))
-    data = json.loads(work.path.read_text("utf-8"))
     marks = [one.metadata for one in work.cells]
+    data = json.loads(nbformat.v3.writes_json(nbformat.convert(work.notebook, 3)))
     for one, mark in zip(data["worksheets"][0]["cells"], marks, strict=True):
         one["metadata"] = mark
     work.write(json.dumps(data))
