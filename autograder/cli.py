@@ -171,7 +171,7 @@ def grade(
         typer.Option(
             min=0,
             max=2**31 - 1,
-            help="Draw the inputs that an earlier run drew; feedback pages name its seed.",
+            help="Draw the same inputs as the run that had this seed.",
             show_default="drawn afresh",
         ),
     ] = None,

@@ -77,30 +77,76 @@ def test_what_the_user_can_put_right_is_one_line_and_status_2(one_lesson, monkey
     assert run("build", "--check", "--watch").exit_code == 2
 
 
-@pytest.mark.parametrize("sandbox", [[], ["--sandbox", "auto"], ["--sandbox", "bwrap"]])
-def test_grading_without_a_sandbox_has_to_be_asked_for(tmp_path, sandbox):
-    result = run("grade", tmp_path, *sandbox)
-    assert result.exit_code == 2
-    assert "--sandbox none" in result.stderr
+@pytest.mark.parametrize(
+    ("arguments", "sandbox", "seed", "more"),
+    [
+        ([], "auto", None, {}),
+        (["--sandbox", "none", "--seed", 7, "--regrade"], "none", 7, {"regrade": True}),
+        (
+            ["--workers", 2, "--db", "sqlite:///x"],
+            "auto",
+            None,
+            {"workers": 2, "db": "sqlite:///x"},
+        ),
+        (["--cluster", "tcp://here:1"], "auto", None, {"cluster": "tcp://here:1"}),
+    ],
+)
+def test_grade_passes_on_what_was_asked_for(tmp_path, monkeypatch, arguments, sandbox, seed, more):
+    given = []
+    monkeypatch.setattr(
+        grading, "grade", lambda *words, **names: given.append((words, names)) or []
+    )
+    assert run("grade", tmp_path, "--out", "o", *arguments).exit_code == 0
+    options = {"workers": None, "regrade": False, "db": "", "cluster": ""} | more
+    assert given == [((tmp_path, Path("o"), sandbox, seed), options)]
 
 
 @pytest.mark.parametrize(("status", "exit_code"), [("graded", 0), ("flagged", 3)])
 def test_grade_says_whether_some_were_flagged(tmp_path, monkeypatch, status, exit_code):
-    given = []
-
-    def grade(submissions, out, sandbox, seed):
-        given.append((submissions, out, sandbox, seed))
-        return [
-            Outcome("alice", "01_norm", 9, 9, "graded"),
-            Outcome("bob [/] b", "01_norm", 3.5, 9, status, "a [reason]"),
-        ]
-
-    monkeypatch.setattr(grading, "grade", grade)
-    result = run("grade", tmp_path, "--out", "o", "--sandbox", "none", "--seed", 7)
+    outcomes = [
+        Outcome("alice", "01_norm", 9, 9, "graded"),
+        Outcome("bob [/] b", "01_norm", 3.5, 9, status, "a [reason]"),
+        Outcome("alice", "02_next", 8, 9, "graded"),
+    ]
+    monkeypatch.setattr(grading, "grade", lambda *words, **names: outcomes)
+    result = run("grade", tmp_path, "--out", "o")
     assert result.exit_code == exit_code
-    assert given == [(tmp_path, Path("o"), "none", 7)]
     assert "bob [/] b" in result.output and "3.5 of 9" in result.output
     assert "a [reason]" in result.output
+    lines = [line.split() for line in result.output.splitlines()]
+    graded = 1 + (status == "graded")
+    assert ["01_norm", "2", str(graded), str(2 - graded), "6.25"] in lines
+    assert ["02_next", "1", "1", "0", "8"] in lines
+    assert "o/grades.csv" in result.output and "o/overview.html" in result.output
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code"),
+    [(grading.Interrupted("Ctrl-C [!]."), 130), (CourseError("Ctrl-C [!]."), 2)],
+)
+def test_what_ends_a_run_is_a_sentence(tmp_path, monkeypatch, error, exit_code):
+    def grade(*words, **names):
+        raise error
+
+    monkeypatch.setattr(grading, "grade", grade)
+    result = run("grade", tmp_path)
+    assert (result.exit_code, result.stderr, result.stdout) == (exit_code, "Ctrl-C [!].\n", "")
+
+
+def test_no_sandbox_is_a_sentence_before_anything_runs(tmp_path, monkeypatch):
+    def missing(sandbox):
+        assert sandbox == "auto"
+        raise CourseError("Install bubblewrap.")
+
+    monkeypatch.setattr(grading, "sandbox_works", missing)
+    result = run("grade", tmp_path, "--out", tmp_path / "out")
+    assert (result.exit_code, result.stderr) == (2, "Install bubblewrap.\n")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("wrong", [["--workers", 0], ["--seed", -1], ["--sandbox", "docker"]])
+def test_a_wrong_option_is_not_graded_with(tmp_path, wrong):
+    assert run("grade", tmp_path, *wrong).exit_code == 2
 
 
 def test_grading_a_folder_that_is_not_there_is_a_sentence(tmp_path):

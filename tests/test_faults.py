@@ -58,7 +58,7 @@ def test_killed_at_ten_moments(undisturbed: Undisturbed, tmp_path: Path) -> None
 
 
 def test_a_worker_killed(undisturbed: Undisturbed, tmp_path: Path) -> None:
-    with Run(undisturbed.submissions, tmp_path / "out") as run:
+    with Run(undisturbed.submissions, tmp_path / "out", "--workers", "2") as run:
         run.when(lambda: run.graded() > 1)
         run.workers()[0].kill()
         status, said = run.end()
@@ -131,7 +131,7 @@ def test_a_gradebook_locked_for_long(undisturbed: Undisturbed, tmp_path: Path) -
             status, said = run.end()
     assert status == 2, said
     assert "database is locked" in said and "Traceback" not in said
-    assert 0 < len(rows(out)) < 7
+    assert len(rows(out)) < len(undisturbed.left["csv"])
     done = grade(undisturbed.submissions, out, "--db", url)
     assert done.returncode == 3, done.stdout + done.stderr
     assert left(out, url) == undisturbed.left
@@ -148,7 +148,7 @@ def test_interrupted(undisturbed: Undisturbed, tmp_path: Path) -> None:
     assert "Interrupted. What was graded is kept" in said and "Traceback" not in said
     _, alive = psutil.wait_procs(family, timeout=10)
     assert alive == []
-    assert len(rows(out)) == run.graded()
+    assert run.graded() - 1 <= len(rows(out)) <= run.graded()  # one may have been half-way
     done = grade(undisturbed.submissions, out)
     assert done.returncode == 3, done.stdout + done.stderr
     assert left(out) == undisturbed.left

@@ -23,6 +23,7 @@ from autograder.grading.batch import Task
 from autograder.grading.course_folder import CourseFolder
 from autograder.grading.judging import Judged, nothing, sandbox_works
 from autograder.grading.outcomes import Ledger, Outcome, write_csv
+from autograder.grading.overview import Row, write_overview
 from autograder.grading.submissions import Submission, Unreadable, find, load
 
 __all__ = ["Interrupted", "Outcome", "grade"]
@@ -83,6 +84,7 @@ def grade(
         ) from error
     finally:
         write_csv(out / "grades.csv", run.outcomes())
+    write_overview(out, run.rows())
     return run.outcomes()
 
 
@@ -163,6 +165,20 @@ class _Batch:
         # The score always comes from the gradebook: an instructor may have changed it there.
         score, max_score = self._folder.score(outcome.student, outcome.lesson)
         return replace(outcome, score=score, max_score=max_score)
+
+    def rows(self) -> list[Row]:
+        """What each student has of each exercise, for the instructor's overview."""
+        rows = []
+        for one in self._found:
+            entry = self._ledger.entries.get((one.stem, one.student))
+            if one.lesson is None or entry is None:
+                continue
+            for exercise in one.lesson.exercises:
+                name = exercise.name
+                points = entry["scores"].get(name, 0)
+                mistakes = entry["mistakes"].get(name, [])
+                rows.append(Row(one.student, one.stem, name, points, exercise.points, mistakes))
+        return rows
 
     def outcomes(self) -> list[Outcome]:
         """What is known by now, in the order of the submissions."""

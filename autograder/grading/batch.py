@@ -15,9 +15,12 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 
+import torch
+
 from autograder import course
 from autograder.course import CourseError
 from autograder.grading.judging import Judged, judge_bytes, kernel_source, nothing
+from autograder.workers import context
 
 ATTEMPTS = 3  # a submission during which this many workers died gets no more
 
@@ -41,7 +44,8 @@ def work(task: Task) -> Judged:
 
 def local(tasks: Iterable[Task], workers: int) -> Iterator[tuple[Task, Judged]]:
     """Judge in `workers` processes of this machine; one that dies is replaced."""
-    waiting = deque(tasks)
+    # Lesson by lesson: a worker starts the warm process of each only once.
+    waiting = deque(sorted(tasks, key=lambda task: task.lesson))
     attempts: dict[int, int] = {}
     pool = _pool(workers)
     running: dict[Future[Judged], Task] = {}
@@ -82,14 +86,13 @@ def _again(
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:
-    # Not forked: this process has threads, and the gradebook open.
-    context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(workers, mp_context=context, initializer=_settle)
+    return ProcessPoolExecutor(workers, mp_context=context(), initializer=_settle)
 
 
 def _settle() -> None:
     """In a worker: leave Ctrl-C to the process that grades, and end when that one ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)  # there is a worker for each core, and the tensors are small
     parent = multiprocessing.parent_process()
     if parent is not None:
 

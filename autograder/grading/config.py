@@ -10,6 +10,7 @@ from nbgrader.preprocessors import Execute
 from traitlets.config import Config
 
 from autograder.builder.notebooks import ClearAnswers
+from autograder.grading.feedback import make_safe
 from autograder.grading.handing_over import JudgeCells
 from autograder.grading.restore import RestoreCells
 
@@ -32,6 +33,7 @@ def configure(
     c.CourseDirectory.course_id = "block-by-block"
     c.Exchange.root = str(course / "exchange")  # else the formgrader warns that there is none
     c.HTMLExporter.exclude_anchor_links = True
+    make_safe(c)
     c.LockCells.lock_solution_cells = False
     c.JudgeCells.sandbox = sandbox
     c.JudgeCells.seed = seed

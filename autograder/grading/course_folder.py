@@ -6,16 +6,19 @@ import os
 import re
 import shutil
 import sys
-import sysconfig
 import urllib.parse
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import nbformat
+import nbgrader.api
+from alembic.script import ScriptDirectory
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.converters.base import BaseConverter, NbGraderException
 from nbgrader.coursedir import CourseDirectory
+from nbgrader.dbutil import ALEMBIC_DIR
 from traitlets.config import Config, LoggingConfigurable
 
 from autograder import builder, kernels
@@ -24,6 +27,12 @@ from autograder.grading.config import FILE, configure
 from autograder.grading.handing_over import handed_over
 from autograder.grading.judging import Judged
 from autograder.grading.outcomes import write_whole
+
+# nbgrader opens the gradebook a dozen times for a submission, and each time with a new engine that
+# compiles every query anew. Closing one ends its connections; it can then be used again.
+nbgrader.api.create_engine = cache(nbgrader.api.create_engine)
+# For a new gradebook it starts alembic as a command, which takes seconds and may not be on PATH.
+nbgrader.api.get_alembic_version = lambda: ScriptDirectory(ALEMBIC_DIR).get_current_head()
 
 
 def nbgrader_id(student: str) -> str:
@@ -51,9 +60,6 @@ class CourseFolder:
             write_whole(self.root / "nbgrader_config.py", FILE.format(more=more))
         except OSError as error:
             raise CourseError(f"Cannot write to {self.out}: {error.strerror}.") from error
-        if not shutil.which("alembic"):
-            # nbgrader starts it by name for a new gradebook; the environment may not be activated.
-            os.environ["PATH"] = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"
         handler = logging.FileHandler(self.root / "nbgrader.log", encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         log = logging.getLogger("autograder.grading")

@@ -9,19 +9,21 @@ own panels are not among what a student's HTML may have, so it can't pass for on
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from html import escape
 from typing import Any
 
 from bleach.css_sanitizer import CSSSanitizer
 from bleach.sanitizer import Cleaner
 from bs4 import BeautifulSoup
-from nbconvert.exporters import HTMLExporter
 from nbconvert.filters import Highlight2HTML, strip_ansi
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbconvert.preprocessors import Preprocessor
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from traitlets.config import Config
+
+from autograder.grading.page import QuickPage
 
 TAGS = frozenset(
     "a abbr b blockquote br caption code dd del details div dl dt em figcaption figure h1 h2 h3 h4 "
@@ -68,7 +70,7 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; }
 .output_html section table { display: table; }
 div.nbgrader_cell .panel-heading { height: auto; }
 @media (max-width: 50em) { div.prompt { display: none; } }
-@media print { details > * { display: revert; } }
+@media print { details::details-content { content-visibility: visible; block-size: auto; } }
 </style>"""
 
 
@@ -104,7 +106,7 @@ class SanitizeFeedback(Preprocessor):
         return new_notebook(cells=cells), resources
 
 
-class FeedbackPage(HTMLExporter):
+class FeedbackPage(QuickPage):
     """The page in which `GenerateFeedback` puts a notebook: it works offline, without scripts."""
 
     def from_notebook_node(  # type: ignore[override]
@@ -112,11 +114,13 @@ class FeedbackPage(HTMLExporter):
     ) -> tuple[str, dict[str, Any]]:
         page, resources = super().from_notebook_node(nb, resources, **kw)
         head, end, body = page.partition("</head>")
-        head = re.sub(r"<script\b.*?</script>", "", head, flags=re.DOTALL)  # MathJax, from afar
+        # MathJax, which comes from the network, and a font of Bootstrap's that nobody delivers.
+        head = re.sub(r"<script\b.*?</script>|@font-face *{.*?}", "", head, flags=re.DOTALL)
         head = head.replace("<html>", '<html lang="en">', 1).replace("<head>", f"<head>{POLICY}", 1)
         return head + LOOK + end + body, resources
 
 
+@lru_cache(500)  # most cells of a class are those of the lesson
 def safe_markdown(source: str) -> str:
     """Markdown as HTML that does no harm, in place of nbconvert's `markdown2html`."""
     if len(source) <= LONGEST_PARSED:
@@ -129,6 +133,11 @@ def safe_markdown(source: str) -> str:
 
 def highlighted(source: str, metadata: Any = None) -> str:
     """Code as HTML, in place of nbconvert's filter, which takes the language from the notebook."""
+    return _highlighted(source)
+
+
+@lru_cache(500)
+def _highlighted(source: str) -> str:
     if len(source) <= LONGEST_PARSED:
         lines = (line.rstrip() for line in source.split("\n"))  # blanks make Pygments slow
         return Highlight2HTML(pygments_lexer="python3")("\n".join(lines))

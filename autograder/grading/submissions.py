@@ -12,6 +12,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_raw_
 
 from autograder.course import CourseError, Lesson, lessons
 
+MOST_CELLS = 2_000
 LARGEST = 50_000_000  # bytes; a notebook with pictures has a few million
 
 
@@ -104,7 +105,11 @@ def read(raw: bytes) -> tuple[NotebookNode, list[str]]:
     try:
         data = json.loads(text)
         cells = nbformat.convert(nbformat.from_dict(data), 4).cells
+        if len(cells) > MOST_CELLS:
+            raise Unreadable(f"The notebook has {len(cells):,} cells; {MOST_CELLS:,} are read.")
         clean = [_clean_cell(cell) for cell in cells]
+    except Unreadable:
+        raise
     except json.JSONDecodeError as error:
         raise Unreadable(
             f"The notebook is not valid JSON (line {error.lineno}: {error.msg}); the file may have "

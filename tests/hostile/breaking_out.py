@@ -263,19 +263,19 @@ Answers.handle = lambda self, message: pickle.dumps(Opens())
 """)
 
 
-@case({}, flagged=True)
+@case({}, flagged=True, says="link to a file outside")
 def is_a_link_to_another_submission(work: Work) -> None:
     """01_norm.ipynb is a symbolic link to what somebody else has handed in."""
     work.path.symlink_to(work.world.other)
 
 
-@case({}, flagged=True)
+@case({}, flagged=True, says="link to a file outside")
 def is_a_link_to_a_file(work: Work) -> None:
     """01_norm.ipynb is a symbolic link to what the judging process knows of itself."""
     work.path.symlink_to("/proc/self/environ")
 
 
-@case({}, flagged=True)
+@case({}, flagged=True, says="no ordinary file", known="a pipe is waited for")
 def is_a_pipe(work: Work) -> None:
     """01_norm.ipynb is a pipe; that somebody writes to it late keeps this test from waiting."""
     os.mkfifo(work.path)

@@ -163,7 +163,7 @@ def no_source(work: Work) -> None:
     hand_in(work, [*cells, {"cell_type": "code", "metadata": {}}])
 
 
-@case()
+@case(known="one cell that is none makes all unreadable")
 def broken_cells(work: Work) -> None:
     """Between the answers things that are no cells: they are nobody's answers."""
     odd: list[Any] = [
@@ -245,8 +245,7 @@ def checks_above(work: Work) -> None:
 @case()
 def copied(work: Work) -> None:
     """Every cell twice, with its metadata, as when a notebook is pasted into itself."""
-    answers(work)
-    work.cells = [*work.cells, *(NotebookNode(one) for one in work.cells)]
+    hand_in(work, 2 * answers(work))
 
 
 @case()

@@ -57,7 +57,12 @@ def answer_without_end(work: Work) -> None:
     inside(some(work), "while True: pass")
 
 
-@case(QUIZ, flagged=True, says="`layer_norm` was being checked.*could not be interrupted")
+@case(
+    QUIZ,
+    flagged=True,
+    says="`layer_norm` was being checked.*could not be interrupted",
+    known="a kernel that ends in a check is blamed on the next cell",
+)
 def deaf_answer(work: Work) -> None:
     """An answer that never returns and hears no signal; what was honest below still counts."""
     work.stub("norm_quiz")
@@ -187,7 +192,7 @@ def prints_in_its_answer(work: Work) -> None:
     )
 
 
-@case(SOME)
+@case(SOME, known="IPython takes half a minute to show a RecursionError")
 def recursion(work: Work) -> None:
     """Deeper than Python goes, in a cell and in an answer."""
     some(work).after("rms_norm", "def down(n): return down(n + 1)\ndown(0)")
@@ -231,24 +236,24 @@ def modules_without_end(work: Work) -> None:
 class ManualLayerNorm(nn.Module):
     def __init__(self, width):
         super().__init__()
-        self.many = nn.ParameterList(torch.ones(1) for _ in range(30_000))
+        self.many = nn.ParameterList(torch.ones(1) for _ in range(5_000))
     def forward(self, x): return {i: i for i in range(10**6)}
 """,
     )
 
 
-@case(QUIZ, flagged=True, says="notebook took more than")
+@case(
+    QUIZ,
+    flagged=True,
+    says="`layer_norm` was being checked.*notebook took more than",
+    known="a kernel that ends in a check is blamed on the next cell",
+)
 def slow_on_purpose(work: Work) -> None:
     """Every call takes a little less than it may, and there are many calls."""
-    work.stub("norm_quiz").answer("RMSNorm", "class RMSNorm(nn.Module):\n    pass")
-    source = work.cell("rms_norm").source
-    work.answer(
+    work.stub("norm_quiz").answer(
         "layer_norm",
-        "import time\nclass M(nn.Module):\n"
-        "    def __getattr__(self, name): time.sleep(4.5); return super().__getattr__(name)"
-        "\ndef layer_norm(x, *more): time.sleep(4.5); return x - x.mean(-1, True)",
+        "import time\ndef layer_norm(x, *more):\n    time.sleep(7)\n    return x - x.mean(-1, True)",
     )
-    assert source
 
 
 @case(QUIZ, flagged=True)
@@ -262,22 +267,33 @@ import time; time.sleep(1)
 """)
 
 
-@case({}, flagged=True)
+@case({}, flagged=True, says="Cell 2")
 def slows_its_guard(work: Work) -> None:
     """Takes the processor from what guards it, then keeps it busy with many processes."""
     work.stub().first(f"""
 import os, resource
 for set_it in (lambda: os.setpriority(os.PRIO_PROCESS, 1, 19),
                lambda: os.sched_setscheduler(1, os.SCHED_IDLE, os.sched_param(0)),
-               lambda: os.sched_setaffinity(1, {{0}}),
-               lambda: resource.prlimit(1, resource.RLIMIT_NOFILE, (3, 3)),
-               lambda: resource.prlimit(1, resource.RLIMIT_FSIZE, (0, 0))):
+               lambda: os.sched_setaffinity(1, {{0}})):
     try: set_it()
     except OSError: pass
 for _ in range(30):
     if os.fork() == 0:
         os.sched_setaffinity(0, {{0}})
         os.execvp("sh", ["sh", "-c", "while :; do :; done #98{work.world.port}9"])
+while True: pass
+""")
+
+
+@case({}, flagged=True, says="Cell 2 ended its kernel")
+def limits_its_guard(work: Work) -> None:
+    """Takes files, memory and time from what guards it, by limits it may set for it."""
+    work.stub().first(f"""
+import os, resource, subprocess
+subprocess.Popen(["sleep", "98{work.world.port}8"], start_new_session=True)
+for what in ("NOFILE", "FSIZE", "CPU", "STACK", "DATA", "AS", "NPROC", "MEMLOCK", "SIGPENDING"):
+    try: resource.prlimit(1, getattr(resource, "RLIMIT_" + what, 11), (1, 1))
+    except (OSError, ValueError): pass
 while True: pass
 """)
 
@@ -290,13 +306,13 @@ def many_cells(work: Work, number: int, code: str) -> None:
     work.write(json.dumps(notebook))
 
 
-@case({}, flagged=True, says="cells")
+@case({}, flagged=True, says="cells", known="hangs")
 def a_hundred_thousand_cells(work: Work) -> None:
     """Each of which has to be read, and none of which does anything."""
     many_cells(work, 100_000, "%pylab\nfrom math import *")
 
 
-@case({}, flagged=True)
+@case({}, flagged=True, known="hangs")
 def the_same_check_many_times(work: Work) -> None:
     """Thousands of copies of a check cell, behind thousands of empty cells."""
     work.stub("norm_quiz")
@@ -307,7 +323,7 @@ def the_same_check_many_times(work: Work) -> None:
     work.write(json.dumps(notebook))
 
 
-@case({}, flagged=True)
+@case({}, flagged=True, known="hangs")
 def a_long_program(work: Work) -> None:
     """Megabytes of code in cells of a size that is still read."""
     many_cells(work, 20, "x=1\n" * 120_000)
@@ -319,13 +335,13 @@ def sixty_megabytes(work: Work) -> None:
     work.write(work.text().rstrip()[:-1] + " " * 60_000_000 + "}")
 
 
-@case(QUIZ)
+@case(QUIZ, known="hangs")
 def a_thousand_magics(work: Work) -> None:
     """Magics enough that IPython gives up turning them into Python."""
     work.stub("norm_quiz").insert("layer_norm", "%time 1\n" * 501)
 
 
-@case(QUIZ)
+@case(QUIZ, known="reading raises RecursionError")
 def a_long_chain(work: Work) -> None:
     """An attribute of an attribute of an attribute, two thousand times; and lambdas in lambdas."""
     inside(work.stub("norm_quiz"), "x" + ".a" * 2000)
