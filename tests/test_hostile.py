@@ -21,7 +21,17 @@ from autograder.grading.judging import Judged, judge_submission
 from autograder.grading.sandbox import KernelSource, Limits, check_sandbox
 from tests.hostile import CASES, LESSON, POINTS, SECRET, VARIABLE, Case, Work, World
 
-KINDS = ("cheating", "ruled_out", "breaking_out", "exhausting", "dying", "damaged", "honest")
+KINDS = (
+    "cheating",
+    "forging",
+    "ruled_out",
+    "breaking_out",
+    "exhausting",
+    "overloading",
+    "dying",
+    "damaged",
+    "honest",
+)
 for kind in KINDS:
     import_module(f"tests.hostile.{kind}")
 
@@ -107,10 +117,13 @@ class Class:
             f"{case.kind}-{case.name}": self.pool.submit(self._judge, case) for case in cases
         }
 
+    def tag(self, case: Case) -> str:
+        return f"98{self.world.port}{CASES.index(case):03}"
+
     def _judge(self, case: Case) -> tuple[Judged, float]:
         folder = self.folder / case.kind / case.name
         folder.mkdir(parents=True)
-        work = Work(folder / f"{LESSON.stem}.ipynb", self.world)
+        work = Work(folder / f"{LESSON.stem}.ipynb", self.world, self.tag(case))
         case.make(work)
         path = work.finish()
         started = time.monotonic()
@@ -169,8 +182,7 @@ def test_submission(case: Case, together: Class, listener: tuple[int, list[str]]
     assert len(nbformat.reads(judged.notebook, 4).cells) > 0
     assert SECRET not in judged.notebook + said
     assert together.world.untouched() and not listener[1]
-    if case.kind in ("breaking_out", "exhausting"):
-        assert processes_with(f"98{together.world.port}") == []
+    assert processes_with(together.tag(case)) == []
 
 
 def test_there_are_enough_of_them() -> None:
@@ -206,7 +218,7 @@ torch.layer_norm = None
 builtins.hostile_infection = True
 """
 LOOK = """
-found = [path for path in files if os.path.exists(path) and "hostile_infection" in open(path).read()]
+found = [one for one in files if os.path.exists(one) and "hostile_infection" in open(one).read()]
 print("look:", found, hasattr(builtins, "hostile_infection"), torch.layer_norm is None)
 """
 

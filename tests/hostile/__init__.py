@@ -85,8 +85,9 @@ class World:
 class Work:
     """The solved notebook on its way to becoming a submission, to be found at `path`."""
 
-    def __init__(self, path: Path, world: World) -> None:
+    def __init__(self, path: Path, world: World, tag: str = "") -> None:
         self.path, self.world = path, world
+        self.tag = tag  # what the command lines of its processes have in them
         self.notebook = _solved()
 
     @property

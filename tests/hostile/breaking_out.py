@@ -146,16 +146,16 @@ def stays(work: Work) -> None:
         work,
         f"""
 import os, signal, subprocess
-subprocess.Popen(["sleep", "98{work.world.port}1"], start_new_session=True)
+subprocess.Popen(["sleep", "{work.tag}1"], start_new_session=True)
 if os.fork() == 0:
     os.setsid()
     for one in signal.valid_signals() - {{signal.SIGKILL, signal.SIGSTOP}}:
         signal.signal(one, signal.SIG_IGN)
     if os.fork() == 0:
         os.closerange(0, 256)
-        os.execvp("sleep", ["sleep", "98{work.world.port}2"])
+        os.execvp("sleep", ["sleep", "{work.tag}2"])
     os._exit(0)
-os.system("(setsid nohup sleep 98{work.world.port}3 >/dev/null 2>&1 &)")
+os.system("(setsid nohup sleep {work.tag}3 >/dev/null 2>&1 &)")
 """,
     )
 

@@ -1,7 +1,5 @@
 """Submissions that use up time, memory, processes, disk or output; some answers are honest."""
 
-import json
-
 from tests.hostile import POINTS, QUIZ, Work, case
 
 SOME = {name: POINTS[name] for name in ("rms_norm", "norm_quiz")}
@@ -252,7 +250,7 @@ def slow_on_purpose(work: Work) -> None:
     """Every call takes a little less than it may, and there are many calls."""
     work.stub("norm_quiz").answer(
         "layer_norm",
-        "import time\ndef layer_norm(x, *more):\n    time.sleep(7)\n    return x - x.mean(-1, True)",
+        "import time\ndef layer_norm(x, *more):\n    time.sleep(7)\n    return x-x.mean(-1,True)",
     )
 
 
@@ -280,7 +278,7 @@ for set_it in (lambda: os.setpriority(os.PRIO_PROCESS, 1, 19),
 for _ in range(30):
     if os.fork() == 0:
         os.sched_setaffinity(0, {{0}})
-        os.execvp("sh", ["sh", "-c", "while :; do :; done #98{work.world.port}9"])
+        os.execvp("sh", ["sh", "-c", "while :; do :; done #{work.tag}9"])
 while True: pass
 """)
 
@@ -290,61 +288,9 @@ def limits_its_guard(work: Work) -> None:
     """Takes files, memory and time from what guards it, by limits it may set for it."""
     work.stub().first(f"""
 import os, resource, subprocess
-subprocess.Popen(["sleep", "98{work.world.port}8"], start_new_session=True)
+subprocess.Popen(["sleep", "{work.tag}8"], start_new_session=True)
 for what in ("NOFILE", "FSIZE", "CPU", "STACK", "DATA", "AS", "NPROC", "MEMLOCK", "SIGPENDING"):
     try: resource.prlimit(1, getattr(resource, "RLIMIT_" + what, 11), (1, 1))
     except (OSError, ValueError): pass
 while True: pass
 """)
-
-
-def many_cells(work: Work, number: int, code: str) -> None:
-    cell = {"cell_type": "code", "metadata": {}, "source": code, "outputs": []}
-    text = work.stub("norm_quiz").text().rstrip()
-    notebook = json.loads(text)
-    notebook["cells"] += [cell] * number
-    work.write(json.dumps(notebook))
-
-
-@case({}, flagged=True, says="cells", known="hangs")
-def a_hundred_thousand_cells(work: Work) -> None:
-    """Each of which has to be read, and none of which does anything."""
-    many_cells(work, 100_000, "%pylab\nfrom math import *")
-
-
-@case({}, flagged=True, known="hangs")
-def the_same_check_many_times(work: Work) -> None:
-    """Thousands of copies of a check cell, behind thousands of empty cells."""
-    work.stub("norm_quiz")
-    notebook = json.loads(work.text())
-    empty = {"cell_type": "code", "metadata": {}, "source": "", "outputs": []}
-    mark = {"nbgrader": {"grade_id": "check_layer_norm"}}
-    notebook["cells"] += [empty] * 15_000 + [{**empty, "metadata": mark}] * 15_000
-    work.write(json.dumps(notebook))
-
-
-@case({}, flagged=True, known="hangs")
-def a_long_program(work: Work) -> None:
-    """Megabytes of code in cells of a size that is still read."""
-    many_cells(work, 20, "x=1\n" * 120_000)
-
-
-@case({}, flagged=True, says="larger than 50 MB")
-def sixty_megabytes(work: Work) -> None:
-    """A file that is too large to be read."""
-    work.write(work.text().rstrip()[:-1] + " " * 60_000_000 + "}")
-
-
-@case(QUIZ, known="hangs")
-def a_thousand_magics(work: Work) -> None:
-    """Magics enough that IPython gives up turning them into Python."""
-    work.stub("norm_quiz").insert("layer_norm", "%time 1\n" * 501)
-
-
-@case(QUIZ, known="reading raises RecursionError")
-def a_long_chain(work: Work) -> None:
-    """An attribute of an attribute of an attribute, two thousand times; and lambdas in lambdas."""
-    inside(work.stub("norm_quiz"), "x" + ".a" * 2000)
-    work.answer("rms_norm", "rms_norm = " + "lambda: " * 400 + "0")
-    work.answer("RMSNorm", "RMSNorm = " + "-" * 50_000 + "1")
-    work.answer("ManualLayerNorm", "ManualLayerNorm = " + "(" * 5000 + ")" * 5000)

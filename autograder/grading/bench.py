@@ -1,0 +1,199 @@
+"""How fast a class is graded: `autograder grade` next to plain `nbgrader autograde`, in turn.
+
+`make bench` writes docs/bench.md and docs/bench.png. Plain nbgrader grades the same notebooks one
+after the other, so it is timed on few of them and its time for more follows from the time for one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+import psutil
+from nbgrader.api import Gradebook
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from autograder import builder, course, kernels
+from autograder.course import CourseError, Lesson
+from autograder.grading import bench_report
+from autograder.grading.bench_class import hand_in
+from autograder.grading.bench_report import Row
+
+LOOK_SECONDS = 0.3
+CONFIG = """\
+c = get_config()
+c.CourseDirectory.course_id = "plain"
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one command took: seconds, and MiB that its processes held together at most."""
+
+    seconds: float
+    mebibytes: float
+
+
+def run(words: list[str], folder: Path, fine: tuple[int, ...] = (0,)) -> Run:
+    """Run a command to its end, looking at its memory meanwhile; CourseError when it fails."""
+    peak = 0.0
+    log = folder / "bench.log"
+    # nbgrader starts alembic by name; the environment may not be activated.
+    env = {**os.environ, "PATH": f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"}
+    with open(log, "w", encoding="utf-8") as output:
+        started = time.perf_counter()
+        process = subprocess.Popen(words, cwd=folder, env=env, stdout=output, stderr=output)
+        ended = threading.Event()
+
+        def look() -> None:
+            nonlocal peak
+            while not ended.wait(LOOK_SECONDS):
+                peak = max(peak, _held(process.pid))
+
+        looker = threading.Thread(target=look, daemon=True)
+        looker.start()
+        try:
+            status = process.wait()
+        finally:
+            process.kill()
+            seconds = time.perf_counter() - started
+            ended.set()
+            looker.join()
+    if status not in fine:
+        last = "\n".join(log.read_text("utf-8").splitlines()[-8:])
+        raise CourseError(f"`{' '.join(words[1:5])} …` ended with status {status}:\n{last}")
+    return Run(seconds, peak)
+
+
+def _held(pid: int) -> float:
+    """MiB of a process and all below it; what they share is counted once."""
+    total = 0
+    try:
+        family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    except psutil.Error:
+        return 0.0
+    for one in family:
+        try:
+            total += one.memory_full_info().pss
+        except (psutil.Error, AttributeError):
+            try:  # without a right to look closer, or on macOS
+                total += one.memory_info().rss
+            except psutil.Error:
+                pass  # it has ended
+    return total / 2**20
+
+
+def plain(lesson: Lesson, submitted: Path, students: int, folder: Path) -> tuple[Run, dict]:
+    """nbgrader as it comes, on the first `students`; its scores too."""
+    nbgrader = [sys.executable, "-m", "nbgrader"]
+    target = folder / "source" / lesson.stem / f"{lesson.stem}.ipynb"
+    target.parent.mkdir(parents=True)
+    nbformat.write(builder.source(lesson), target)
+    (folder / "nbgrader_config.py").write_text(CONFIG, "utf-8")
+    run([*nbgrader, "generate_assignment", lesson.stem], folder)
+    for one in sorted(submitted.iterdir())[:students]:
+        to = folder / "submitted" / one.name / lesson.stem
+        shutil.copytree(one, to)
+    took = run([*nbgrader, "autograde", lesson.stem, "--create"], folder)
+    with Gradebook(f"sqlite:///{folder / 'gradebook.db'}") as gradebook:
+        return took, {s.student_id: s.score for s in gradebook.assignment_submissions(lesson.stem)}
+
+
+def ours(submitted: Path, students: int, workers: int, folder: Path) -> tuple[Run, dict]:
+    """`autograder grade` on the first `students`, from nothing; its scores too."""
+    part = folder / "class"
+    for one in sorted(submitted.iterdir())[:students]:
+        shutil.copytree(one, part / one.name)
+    words = [sys.executable, "-m", "autograder.cli", "grade", str(part), "--out", "out"]
+    took = run([*words, "--workers", str(workers)], folder, fine=(0, 3))
+    with open(folder / "out" / "grades.csv", encoding="utf-8", newline="") as file:
+        return took, {row["student"]: float(row["score"]) for row in csv.DictReader(file)}
+
+
+def measure(
+    lesson: Lesson, sizes: list[int], workers: list[int], most: int, progress: Progress
+) -> list[Row]:
+    """A row for each size of class and number of workers."""
+    rows = []
+    bar = progress.add_task("", total=1 + len(sizes) * (1 + len(workers)))
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        home = Path(name)
+        submitted = home / "submitted"
+        hand_in(lesson, submitted, max(sizes))
+
+        def folder(what: str) -> Path:
+            progress.update(bar, description=f"{lesson.stem}: {what}")
+            shutil.rmtree(home / "work", ignore_errors=True)
+            (home / "work").mkdir()
+            return home / "work"
+
+        single, _ = plain(lesson, submitted, 1, folder("nbgrader, 1 student"))
+        progress.advance(bar)
+        for size in sizes:
+            few = min(size, most)
+            many, theirs = plain(lesson, submitted, few, folder(f"nbgrader, {few} students"))
+            progress.advance(bar)
+            each = (many.seconds - single.seconds) / max(1, few - 1)
+            for count in workers:
+                what = f"autograder, {size} students, {count} workers"
+                mine, scores = ours(submitted, size, count, folder(what))
+                progress.advance(bar)
+                rows.append(
+                    Row(
+                        lesson=lesson.stem,
+                        students=size,
+                        workers=count,
+                        plain_students=few,
+                        plain_seconds=many.seconds + (size - few) * each,
+                        plain_mebibytes=many.mebibytes,
+                        seconds=mine.seconds,
+                        mebibytes=mine.mebibytes,
+                        same=sum(scores[student] == theirs[student] for student in theirs),
+                    )
+                )
+    return rows
+
+
+def main(words: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m autograder.grading.bench", description=__doc__)
+    parser.add_argument("--students", type=int, nargs="+", default=[5, 15, 45])
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--lessons", nargs="+", default=[one.name for one in course.lessons()])
+    parser.add_argument("--plain-students", type=int, default=5, help="how many nbgrader grades")
+    parser.add_argument("--out", type=Path, default=Path("docs"))
+    chosen = parser.parse_args(words)
+    if min(*chosen.students, *chosen.workers, chosen.plain_students) < 1:
+        parser.error("numbers are from 1 on")
+    if not (Path(sys.prefix) / "share/jupyter/kernels" / kernels.CPU).exists():
+        kernels.install()
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    rows: list[Row] = []
+    with Progress(
+        TextColumn("{task.description}"), *columns, console=Console(stderr=True)
+    ) as progress:
+        for name in chosen.lessons:
+            lesson = course.lesson(name)
+            rows += measure(
+                lesson, chosen.students, chosen.workers, chosen.plain_students, progress
+            )
+    bench_report.write(rows, chosen.out)
+    print((chosen.out / "bench.md").read_text("utf-8"))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except CourseError as error:
+        sys.exit(str(error))
