@@ -15,7 +15,6 @@ from autograder.judge.subject import LocalLink
 from autograder.judge.values import Handle, Unfit, recipe
 from tests.process_link import ProcessLink
 
-
 SHARED = torch.randn(4, 2)
 
 

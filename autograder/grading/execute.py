@@ -30,6 +30,7 @@ class Execution:
     reports: dict[str, Report] = field(default_factory=dict)
     zeros: dict[str, str] = field(default_factory=dict)
     stopped: list[str] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
 
     def mistakes(self) -> dict[str, list[str]]:
         """For each exercise, the names of the known mistakes that were recognised."""
@@ -64,6 +65,11 @@ def execute(nb: NotebookNode, lesson: Lesson, source: KernelSource, seed: int) -
     for name in exercises.keys() & set(checks.values()):
         if problem := _ruled_out(exercises[name], cells):
             done.reports[name] = problem
+    done.notices = [
+        f"Cell {place + 1} names `{word}`, a part of the judge: look at what it does there."
+        for place in plan
+        if (word := reading.names_the_judge(nb.cells[place].source))
+    ]
     deadly: set[int] = set()
     for _ in range(KERNELS):
         waiting = [name for name in checks.values() if not _settled(done, name)]

@@ -47,11 +47,17 @@ def judge_bytes(data: bytes, lesson: Lesson, source: KernelSource, seed: int) ->
     except Unreadable as error:
         return nothing(lesson, str(error))
     notes += restore(notebook, release_cells(lesson))
-    done = execute(notebook, lesson, source, seed)
+    try:
+        done = execute(notebook, lesson, source, seed)
+    except CourseError:
+        raise  # the sandbox itself does not work
+    except Exception as error:
+        # Whatever a submission makes go wrong here is its own outcome and nobody else's.
+        return nothing(lesson, f"It could not be judged ({type(error).__name__}: {error}).")
     return Judged(
         notebook=nbformat.writes(notebook),
         notes=notes,
-        flags=done.stopped,
+        flags=done.stopped + done.notices,
         scores={name: report.score for name, report in done.reports.items()},
         mistakes=done.mistakes(),
     )

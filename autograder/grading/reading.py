@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import ast
+import re
 import symtable
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from IPython.core.inputtransformer2 import TransformerManager
-
-LARGEST_CELL = 500_000  # characters; a cell beyond it is run, not read
+LARGEST_CELL = 100_000  # characters; a cell beyond it is run, not read
+MAGIC = re.compile(r"^[ \t]*(?:[%!?].*|.*\?)$", re.MULTILINE)
+JUDGE = re.compile(
+    r"autograder\s*\.\s*(?:judge|grading)|torch\s*\.\s*_C\b|\w*_profiler_legacy|_python_dispatch"
+    r"|sys\s*\.\s*modules"
+)
+REACHES_ALL = {"eval", "exec", "globals", "locals", "vars", "setattr", "get_ipython"}
 
 
 @dataclass
 class Cell:
     """What a code cell binds and uses of the notebook's names.
 
-    An `opaque` one has magics, a star import or no Python in it: what it does can't be read.
+    An `opaque` one has magics, a star import, code made at run time, or no Python in it: what else
+    it does can't be read.
     """
 
     tree: ast.Module | None
@@ -26,25 +33,54 @@ class Cell:
 
 
 def read(source: str) -> Cell:
-    """Parse a cell, magics and all."""
+    """Parse a cell; lines with magics are left out, and the body of a cell magic is read."""
     if len(source) > LARGEST_CELL:
         return Cell(None, opaque=True)
+    for text in (source, MAGIC.sub("", source)):
+        cell = _parse(text)
+        if cell is not None:
+            cell.opaque |= text != source
+            return cell
+    return Cell(None, uses=set(re.findall(r"\w+", source)), opaque=True)
+
+
+def names_the_judge(source: str) -> str | None:
+    """The first words in a cell that only someone has a use for who meddles with the judge."""
+    found = JUDGE.search(source)
+    return found[0] if found else None
+
+
+def _parse(source: str) -> Cell | None:
     try:
-        python = TransformerManager().transform_cell(source)
-        tree = ast.parse(python)
-        table = symtable.symtable(python, "cell", "exec")
+        with warnings.catch_warnings(action="ignore"):  # the student's, about the student's code
+            tree = ast.parse(source)
+            table = symtable.symtable(source, "cell", "exec")
+        cell = Cell(tree)
+        _enter(table, cell)
+        for node in ast.walk(tree):
+            cell.binds.update(_changed(node))
+            if isinstance(node, ast.ImportFrom):
+                cell.opaque |= node.names[0].name == "*"
+        cell.opaque |= bool(cell.uses & REACHES_ALL)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return Cell(None, opaque=True)
-    cell = Cell(tree, opaque="get_ipython()" in python)
-    _enter(table, cell)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
-            cell.opaque |= node.names[0].name == "*"
-        elif isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
-            # `ManualLayerNorm.forward = …` changes what ManualLayerNorm is.
-            if root := _root(node):
-                cell.binds.add(root)
+        return None
     return cell
+
+
+def _changed(node: ast.AST) -> Iterator[str]:
+    """Names whose objects a statement changes without binding them."""
+    match node:
+        case ast.Attribute(ctx=ast.Store()) | ast.Subscript(ctx=ast.Store()):
+            # `ManualLayerNorm.forward = ...` changes what ManualLayerNorm is.
+            roots = [_root(node)]
+        case ast.Expr(value=ast.Call(func=ast.Attribute() as method)):
+            roots = [_root(method)]  # `table.append(1)`
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            # `@register` may put the definition anywhere it can reach.
+            roots = [_root(one) for one in node.decorator_list]
+        case _:
+            return
+    yield from (root for root in roots if root)
 
 
 def _enter(table: symtable.SymbolTable, cell: Cell) -> None:
@@ -63,15 +99,18 @@ def _enter(table: symtable.SymbolTable, cell: Cell) -> None:
 def needed(cells: list[Cell], names: Iterable[str], answers: Iterable[int]) -> set[int]:
     """Places of the cells that define `names`, the `answers`, and all they depend on by name."""
     wanted = set(names)
+    binding: dict[str, set[int]] = {}
+    for place, cell in enumerate(cells):
+        for name in cell.binds:
+            binding.setdefault(name, set()).add(place)
     chosen = {place for place, cell in enumerate(cells) if cell.opaque or cell.binds & wanted}
     chosen.update(answers)
     waiting = list(chosen)
     while waiting:
-        uses = cells[waiting.pop()].uses
-        for place, cell in enumerate(cells):
-            if place not in chosen and cell.binds & uses:
-                chosen.add(place)
-                waiting.append(place)
+        for name in cells[waiting.pop()].uses:
+            fresh = binding.pop(name, set()) - chosen
+            chosen |= fresh
+            waiting += fresh
     return chosen
 
 
@@ -137,17 +176,21 @@ def _note(node: ast.AST, aliases: dict[str, str], definitions: dict[str, ast.AST
 
 def _path(node: ast.AST, aliases: dict[str, str]) -> str | None:
     """The dotted name that an expression stands for, such as torch.nn.functional.layer_norm."""
-    match node:
-        case ast.Name(id=name):
-            return aliases.get(name)
-        case ast.Attribute(value=value, attr=attribute):
-            base = _path(value, aliases)
-            return f"{base}.{attribute}" if base else None
-        case ast.Call(
-            func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(attribute)), *_]
-        ):
-            base = _path(value, aliases)
-            return f"{base}.{attribute}" if base else None
+    parts: list[str] = []
+    while len(parts) < 10:
+        match node:
+            case ast.Name(id=name):
+                base = aliases.get(name)
+                return ".".join([base, *reversed(parts)]) if base else None
+            case ast.Attribute(value=value, attr=attribute):
+                node = value
+            case ast.Call(
+                func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(attribute)), *_]
+            ):
+                node = value
+            case _:
+                return None
+        parts.append(attribute)
     return None
 
 
@@ -158,6 +201,6 @@ def _last(path: str) -> str:
 
 
 def _root(node: ast.expr) -> str | None:
-    while isinstance(node, ast.Attribute | ast.Subscript):
-        node = node.value
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else None

@@ -1,7 +1,9 @@
 """Finds what was handed in and reads it, whatever happened to it on the way."""
 
 import json
+import os
 import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_raw_
 from autograder.course import CourseError, Lesson, lessons
 
 MOST_CELLS = 2_000
+MOST_TEXT = 2_000_000
 LARGEST = 50_000_000  # bytes; a notebook with pictures has a few million
 
 
@@ -78,9 +81,13 @@ def load(path: Path, home: Path) -> bytes:
     try:
         if not path.resolve().is_relative_to(home.resolve()):
             raise Unreadable("The notebook is a link to a file outside the student's folder.")
-        if path.stat().st_size > LARGEST:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise Unreadable("The notebook is no ordinary file.")
+            data = file.read(LARGEST + 1)
+        if len(data) > LARGEST:
             raise Unreadable(f"The notebook is larger than {LARGEST // 1_000_000} MB.")
-        return path.read_bytes()
+        return data
     except OSError as error:
         raise Unreadable(f"The file could not be read: {error.strerror}.") from error
 
@@ -104,10 +111,14 @@ def read(raw: bytes) -> tuple[NotebookNode, list[str]]:
         raise Unreadable("The notebook is an empty file.")
     try:
         data = json.loads(text)
+        if isinstance(data, dict) and isinstance(data.get("cells"), list):
+            data["cells"] = [cell for cell in data["cells"] if isinstance(cell, dict)]
+            if len(data["cells"]) > MOST_CELLS:
+                raise Unreadable(f"The notebook has more than {MOST_CELLS:,} cells.")
         cells = nbformat.convert(nbformat.from_dict(data), 4).cells
-        if len(cells) > MOST_CELLS:
-            raise Unreadable(f"The notebook has {len(cells):,} cells; {MOST_CELLS:,} are read.")
         clean = [_clean_cell(cell) for cell in cells]
+        if sum(len(cell.source) for cell in clean) > MOST_TEXT:
+            raise Unreadable(f"The notebook has more than {MOST_TEXT:,} characters of text.")
     except Unreadable:
         raise
     except json.JSONDecodeError as error:
@@ -123,9 +134,12 @@ def read(raw: bytes) -> tuple[NotebookNode, list[str]]:
 def _clean_cell(cell: NotebookNode) -> NotebookNode:
     source: Any = cell.get("source", "")
     if isinstance(source, list):
-        source = "".join(source)
-    source = str(source).encode("utf-8", "replace").decode()  # half a character from a bad escape
-    make = {"code": new_code_cell, "markdown": new_markdown_cell}.get(cell.cell_type, new_raw_cell)
+        source = "".join(line for line in source if isinstance(line, str))
+    source = source if isinstance(source, str) else ""
+    source = source.encode("utf-8", "replace").decode()  # half a character from a bad escape
+    make = {"code": new_code_cell, "markdown": new_markdown_cell}.get(
+        str(cell.get("cell_type")), new_raw_cell
+    )
     clean = make(source)
     metadata = cell.get("metadata")
     grader = metadata.get("nbgrader") if isinstance(metadata, dict) else None

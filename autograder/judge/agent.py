@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from autograder.judge.values import Handle, Recipe, Unfit, plain_tensor, walk
-from autograder.judge.watch import CallsWatch, MetaDevice, operators_watched
+from autograder.judge.watch import CallsWatch, MetaDevice, operators_watched, threads_watched
 
 PRINT_LIMIT = 2_000
 MESSAGE_LIMIT = 400
@@ -68,13 +68,14 @@ class Agent:
                 with contextlib.ExitStack() as stack:
                     if self._ruled_out:
                         stack.enter_context(operators_watched(self._ruled_out, found))
+                        stack.enter_context(threads_watched(self._ruled_out, found))
                         stack.enter_context(CallsWatch(self._ruled_out, found))
                     reply.update(action(self._objects[request["target"]], **arguments))
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
                 reply["error"] = _describe_error(error)
-        reply["printed"] = output.getvalue()
+        reply["printed"] = _sayable(output.getvalue())
         reply["ruled_out"] = [[name, line] for name, line in found.items()]
         return reply
 
@@ -238,6 +239,8 @@ class Agent:
         def leaf(one: Any) -> Any:
             if isinstance(one, torch.Tensor):
                 return plain_tensor(one)
+            if type(one) is str:
+                return _sayable(one)
             if type(one) in PLAIN or isinstance(one, torch.dtype | torch.device):
                 return one
             number = len(self._objects)
@@ -276,6 +279,11 @@ def _gradient(leaf: Any) -> Any:
     return None
 
 
+def _sayable(text: str) -> str:
+    """Text that can be written to a file: half of a surrogate pair can't."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def _describe_error(error: BaseException) -> dict[str, Any]:
     """Type, first line of the message, and the last line of the student's own code it passed."""
     kind, line, code, function = type(error).__name__, None, "", ""
@@ -292,8 +300,8 @@ def _describe_error(error: BaseException) -> dict[str, Any]:
     return {
         "type": kind,
         "bases": [base.__name__ for base in type(error).__mro__],
-        "message": message.strip()[:MESSAGE_LIMIT],
+        "message": _sayable(message.strip()[:MESSAGE_LIMIT]),
         "line": line,
-        "code": code[:MESSAGE_LIMIT],
+        "code": _sayable(code[:MESSAGE_LIMIT]),
         "function": function[:MESSAGE_LIMIT],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import lru_cache
 from typing import Any
 
@@ -9,7 +10,7 @@ from autograder.judge.agent import Agent
 from autograder.judge.compare import alike
 from autograder.judge.draw import Draw
 from autograder.judge.exercise import Check, Exercise, Mistake
-from autograder.judge.subject import Failure, LocalLink, Recorder, Subject
+from autograder.judge.subject import Failure, LinkLost, LocalLink, Recorder, Subject
 
 
 def run_check(
@@ -27,11 +28,13 @@ def run_check(
         check.run(answer, reference, Draw(seed, exercise.name, check.name, device=device))
     except Failure as failure:
         return str(failure), recorder.replies
+    except LinkLost:
+        raise
     except Exception as error:
         # A value that no check foresaw: it loses this check alone.
         return f"This can't be checked: {type(error).__name__}: {error}", recorder.replies
     finally:
-        if recorder.left_traces:
+        if recorder.left_traces and not isinstance(sys.exception(), LinkLost):
             link.perform({"do": "reset", "target": 0})
     return None, recorder.replies
 

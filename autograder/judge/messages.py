@@ -85,6 +85,8 @@ def _pack(value: Any, tensors: dict[str, torch.Tensor]) -> Any:
 def _unpack(value: Any, tensors: dict[str, torch.Tensor]) -> Any:
     if isinstance(value, list):
         return [_unpack(item, tensors) for item in value]
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()  # half a surrogate pair can't be written
     if not isinstance(value, dict):
         return value
     if len(value) != 1:

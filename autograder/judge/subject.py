@@ -27,6 +27,10 @@ class Failure(Exception):
     """What the student hears when a check does not hold."""
 
 
+class LinkLost(Exception):
+    """The answer can be asked no more: its process is gone. Ends the judging of an exercise."""
+
+
 class Link(Protocol):
     """Carries requests to an agent and brings back its replies."""
 
@@ -217,8 +221,11 @@ class Subject:
 
     def kind(self) -> Kind:
         """Whether this is a class, a function, a module or another value, and its type's bases."""
-        found = self._perform(do="describe")["value"] or {"kind": "value", "bases": ["object"]}
-        return Kind(found["kind"], found["bases"])
+        found = self._perform(do="describe")["value"]
+        match found:
+            case {"kind": str(kind), "bases": [str(), *_] as bases}:
+                return Kind(kind, [str(base) for base in bases])
+        return Kind("value", ["object"])  # what it says of itself makes no sense
 
     def describe(self) -> Description:
         """Parameters, buffers and submodules; Failure if this is no nn.Module."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -63,6 +64,22 @@ def operators_watched(names: Iterable[str], found: dict[str, int | None]) -> Ite
             for event in thread:
                 if event.name() in names and not found:
                     found[event.name().removeprefix("aten::")] = None
+
+
+@contextlib.contextmanager
+def threads_watched(names: Iterable[str], found: dict[str, int | None]) -> Iterator[None]:
+    """Have threads that are started now watched as well: both watches are a thread's own."""
+    begin = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+
+    def watched(thread: threading.Thread) -> None:
+        with operators_watched(names, found), CallsWatch(names, found):
+            begin(thread)
+
+    threading.Thread._bootstrap_inner = watched  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        threading.Thread._bootstrap_inner = begin  # type: ignore[attr-defined]
 
 
 class MixedDevices(RuntimeError):

@@ -163,7 +163,7 @@ def no_source(work: Work) -> None:
     hand_in(work, [*cells, {"cell_type": "code", "metadata": {}}])
 
 
-@case(known="one cell that is none makes all unreadable")
+@case()
 def broken_cells(work: Work) -> None:
     """Between the answers things that are no cells: they are nobody's answers."""
     odd: list[Any] = [

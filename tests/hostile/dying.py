@@ -30,12 +30,7 @@ def becomes_another_program(work: Work) -> None:
     work.after("layer_norm", "import os; os.execvp('sleep', ['sleep', '1'])")
 
 
-@case(
-    NOT_LAYER_NORM,
-    flagged=True,
-    says="`layer_norm` was being checked",
-    known="a kernel that ends in a check is blamed on the next cell",
-)
+@case(NOT_LAYER_NORM, flagged=True, says="`layer_norm` was being checked")
 def crashes_when_called(work: Work) -> None:
     """Dies in its answer; the next kernel is for what comes after, with the same cells."""
     body = "import ctypes; ctypes.string_at(0)"
@@ -56,10 +51,7 @@ def dies_in_every_cell(work: Work) -> None:
         work.after(name, "import os; os._exit(1)")
 
 
-@case(
-    OTHERS | {"layer_norm": POINTS["layer_norm"], "ManualLayerNorm": POINTS["ManualLayerNorm"]},
-    known="quit() ends the kernel",
-)
+@case(OTHERS | {"layer_norm": POINTS["layer_norm"], "ManualLayerNorm": POINTS["ManualLayerNorm"]})
 def leaves_politely(work: Work) -> None:
     """exit(), quit and SystemExit end a cell, not the kernel."""
     work.after("layer_norm", "raise SystemExit(0)")

@@ -33,7 +33,7 @@ def asks_for_input(work: Work) -> None:
     work.after("layer_norm", "width = int(input('Width? '))")
 
 
-@case(known="what the cell of a cell magic uses is not read")
+@case()
 def magics(work: Work) -> None:
     """Of lines, of cells, and of the shell."""
     work.first(
@@ -110,7 +110,7 @@ def other_languages(work: Work) -> None:
     work.after("rms_norm", "# ثابت 🙂 \u202eright to left\nprint('مرحبا', '日本', '\\ud83d')")
 
 
-@case(known="half a character can't pass as a message")
+@case()
 def prints_strange_characters(work: Work) -> None:
     """Half an emoji, a null byte and colours from within an answer."""
     replaced(
@@ -164,7 +164,7 @@ def helpers(work: Work) -> None:
     replaced(work, "layer_norm", "x - x.mean(dim=-1, keepdim=True)", "center(x)")
 
 
-@case(known="cells that change what they do not bind are left out")
+@case()
 def a_table_filled_elsewhere(work: Work) -> None:
     """Something made in one cell and filled in another, without being assigned there."""
     work.insert("layer_norm", "axes = []\nsettings = dict()")
@@ -173,7 +173,7 @@ def a_table_filled_elsewhere(work: Work) -> None:
     replaced(work, "layer_norm", "x.mean(dim=-1, keepdim=True)", "x.mean(dim=axes[0], **settings)")
 
 
-@case(known="cells that change what they do not bind are left out")
+@case()
 def registered(work: Work) -> None:
     """Functions that a decorator enters into a table."""
     work.insert(
@@ -185,7 +185,7 @@ def registered(work: Work) -> None:
     replaced(work, "layer_norm", "x - x.mean(dim=-1, keepdim=True)", 'table["center"](x)')
 
 
-@case(known="cells that bind by globals() or exec are left out")
+@case()
 def set_through_globals(work: Work) -> None:
     """Names set by globals(), exec and setattr."""
     work.insert("layer_norm", 'globals()["AXIS"] = -1')
@@ -193,7 +193,7 @@ def set_through_globals(work: Work) -> None:
     replaced(work, "layer_norm", "x.mean(dim=-1, keepdim=True)", "x.mean(dim=AXIS, keepdim=KEEP)")
 
 
-@case(known="cells that change what they do not bind are left out")
+@case()
 def completed_in_another_cell(work: Work) -> None:
     """A class whose method comes later, with setattr or by a decorator."""
     forward = "def forward(self, x):"

@@ -13,13 +13,13 @@ def many_cells(work: Work, number: int, code: str) -> None:
     work.write(json.dumps(notebook))
 
 
-@case({}, flagged=True, says="cells", known="hangs")
+@case({}, flagged=True, says="cells")
 def a_hundred_thousand_cells(work: Work) -> None:
     """Each of which has to be read, and none of which does anything."""
     many_cells(work, 100_000, "%pylab\nfrom math import *")
 
 
-@case({}, flagged=True, known="hangs")
+@case({}, flagged=True)
 def the_same_check_many_times(work: Work) -> None:
     """Thousands of copies of a check cell, behind thousands of empty cells."""
     work.stub("norm_quiz")
@@ -30,7 +30,7 @@ def the_same_check_many_times(work: Work) -> None:
     work.write(json.dumps(notebook))
 
 
-@case({}, flagged=True, known="hangs")
+@case({}, flagged=True)
 def a_long_program(work: Work) -> None:
     """Megabytes of code in cells of a size that is still read."""
     many_cells(work, 20, "x=1\n" * 120_000)
@@ -42,13 +42,13 @@ def sixty_megabytes(work: Work) -> None:
     work.write(work.text().rstrip()[:-1] + " " * 60_000_000 + "}")
 
 
-@case(QUIZ, known="hangs")
+@case(QUIZ)
 def a_thousand_magics(work: Work) -> None:
     """Magics enough that IPython gives up turning them into Python."""
     work.stub("norm_quiz").insert("layer_norm", "%time 1\n" * 501)
 
 
-@case(QUIZ, known="reading raises RecursionError")
+@case(QUIZ)
 def a_long_chain(work: Work) -> None:
     """An attribute of an attribute of an attribute, two thousand times; and lambdas in lambdas."""
     work.stub("norm_quiz").answer("layer_norm", "def layer_norm(x): return x" + ".a" * 2000)

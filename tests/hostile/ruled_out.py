@@ -58,7 +58,7 @@ def unseen_by_function_modes(work: Work) -> None:
     only(work, FUNCTION + body + OWN)
 
 
-@case(QUIZ, known="no watch is on in threads")
+@case(QUIZ)
 def in_a_thread(work: Work) -> None:
     """In another thread, where no mode was entered."""
     first = "from concurrent.futures import ThreadPoolExecutor\npool = ThreadPoolExecutor(1)"
@@ -66,7 +66,7 @@ def in_a_thread(work: Work) -> None:
     only(work, FUNCTION + body + ".result()", first)
 
 
-@case(QUIZ, known="the watch is in the kernel")
+@case(QUIZ)
 def with_the_watch_patched(work: Work) -> None:
     """After it has blinded what watches in its kernel."""
     first = """

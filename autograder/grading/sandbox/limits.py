@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from autograder.judge.subject import LinkLost
+
 MIB = 2**20
 FOLDERS = "/run/kernels"  # in the sandbox: folders of sockets, shared with Jupyter
 FOLDER = "/run/kernel"  # a kernel's own
@@ -22,5 +24,5 @@ class Limits:
     reply_bytes: int = 64 * MIB  # one answer of the agent
 
 
-class Stopped(Exception):
+class Stopped(LinkLost):
     """The submission's kernel has ended or was ended; the message says why, for the CSV."""

@@ -27,6 +27,9 @@ class CourseKernel(IPythonKernel):
         super().__init__(**kwargs)
         self.shell_handlers["course_request"] = self.course_request
         assert self.shell is not None
+        # Its other modes spend half a minute on the traceback of a deep recursion.
+        self.shell.InteractiveTB.set_mode("Plain")
+        self.shell.ask_exit = lambda: None  # `quit()` behind an answer ends nothing
         self._answers = Answers(self.shell.user_ns)
 
     async def course_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:

@@ -98,6 +98,10 @@ _REFUSED = {
             "userfaultfd": 323,
             "perf_event_open": 298,
             "io_uring_setup": 425,
+            # With these a kernel could starve the guard that watches it.
+            "setpriority": 141,
+            "sched_setaffinity": 203,
+            "sched_setattr": 314,
         },
     },
     "aarch64": {
@@ -119,6 +123,9 @@ _REFUSED = {
             "userfaultfd": 282,
             "perf_event_open": 241,
             "io_uring_setup": 425,
+            "setpriority": 140,
+            "sched_setaffinity": 122,
+            "sched_setattr": 274,
         },
     },
 }
