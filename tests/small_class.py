@@ -128,6 +128,11 @@ class Run:
                     found.append(one.parent())
         return found
 
+    def end(self, seconds: float = 240) -> tuple[int, str]:
+        """Its exit status and what it said."""
+        said, _ = self.process.communicate(timeout=seconds)
+        return self.process.returncode, said
+
 
 def left(out: Path, db: str = "") -> dict[str, object]:
     """What a run leaves that must not depend on what happened to it on the way."""

@@ -62,14 +62,17 @@ def execute(nb: NotebookNode, lesson: Lesson, source: KernelSource, seed: int) -
     plan = sorted(reading.needed(cells, exercises, answers))
     plan = [place for place in plan if _is_code(nb.cells[place]) and not _grades(nb.cells[place])]
     checks = {place: _exercise(cell) for place, cell in enumerate(nb.cells) if _grades(cell)}
-    for name in exercises.keys() & set(checks.values()):
-        if problem := _ruled_out(exercises[name], cells):
-            done.reports[name] = problem
     done.notices = [
         f"Cell {place + 1} names `{word}`, a part of the judge: look at what it does there."
         for place in plan
         if (word := reading.names_the_judge(nb.cells[place].source))
     ]
+    for name in exercises.keys() & set(checks.values()):
+        if problem := _ruled_out(exercises[name], cells):
+            done.reports[name] = problem
+        elif done.notices and exercises[name].ruled_out:
+            # What watches for ruled-out functions runs in the kernel, so it can't be believed.
+            done.zeros[name] = f"Not judged until your instructor has looked. {done.notices[0]}"
     deadly: set[int] = set()
     for _ in range(KERNELS):
         waiting = [name for name in checks.values() if not _settled(done, name)]
@@ -110,7 +113,7 @@ def _run(
                     done.reports[name] = _judge(kernel, name, seed)
                 except Stopped as stopped:
                     done.zeros[name] = f"While `{name}` was being checked: {stopped}"
-                    raise
+                    raise Stopped(done.zeros[name]) from stopped
         elif place not in deadly:
             cell = nb.cells[place]
             try:

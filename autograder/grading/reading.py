@@ -61,6 +61,9 @@ def _parse(source: str) -> Cell | None:
             cell.binds.update(_changed(node))
             if isinstance(node, ast.ImportFrom):
                 cell.opaque |= node.names[0].name == "*"
+            elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+                # `@register` may put the definition anywhere it can reach.
+                cell.opaque |= bool(node.decorator_list)
         cell.opaque |= bool(cell.uses & REACHES_ALL)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
@@ -75,9 +78,6 @@ def _changed(node: ast.AST) -> Iterator[str]:
             roots = [_root(node)]
         case ast.Expr(value=ast.Call(func=ast.Attribute() as method)):
             roots = [_root(method)]  # `table.append(1)`
-        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            # `@register` may put the definition anywhere it can reach.
-            roots = [_root(one) for one in node.decorator_list]
         case _:
             return
     yield from (root for root in roots if root)

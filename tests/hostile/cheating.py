@@ -70,7 +70,7 @@ __builtins__.check = check
 """)
 
 
-@case(QUIZ)
+@case(QUIZ, flagged=True)
 def shadowing(work: Work) -> None:
     """Puts modules and a folder of its own in front of the course's."""
     work.stub("norm_quiz").first("""

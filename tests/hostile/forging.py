@@ -19,27 +19,27 @@ Answers.handle = handle
 """
 
 
-@case(QUIZ)
+@case(QUIZ, flagged=True)
 def says_it_passed(work: Work) -> None:
     """Replaces what answers the judge: every reply is a verdict."""
     verdict = '{"passed": True, "score": 54, "message": None}'
     work.stub("norm_quiz").first(FORGERY.replace("VALUE", verdict))
 
 
-@case(QUIZ)
+@case(QUIZ, flagged=True)
 def a_description_without_sense(work: Work) -> None:
     """Replies to every question, what kind of thing this is too, with a tensor."""
     work.stub("norm_quiz").first(FORGERY.replace("VALUE", "torch.ones(2)"))
 
 
-@case(QUIZ)
+@case(QUIZ, flagged=True)
 def a_description_of_nothing(work: Work) -> None:
     """Says of everything that it is a value without a type."""
     nothing = '{"module": False, "kind": "value", "bases": []}'
     work.stub("norm_quiz").first(FORGERY.replace("VALUE", nothing))
 
 
-@case(QUIZ)
+@case(QUIZ, flagged=True)
 def handles_in_place_of_tensors(work: Work) -> None:
     """Replies with a handle called Tensor, which the judge would have to ask for its values."""
     handle = 'type("Handle", (), {})'
@@ -49,7 +49,7 @@ def handles_in_place_of_tensors(work: Work) -> None:
     work.stub("norm_quiz").first(forged.replace(handle, 'Handle(0, "Tensor")'))
 
 
-@case(QUIZ)
+@case(QUIZ, flagged=True)
 def nested_too_deep(work: Work) -> None:
     """Replies with a list in a list in a list, and so on."""
     work.stub("norm_quiz").first(
@@ -57,7 +57,7 @@ def nested_too_deep(work: Work) -> None:
     )
 
 
-@case({})
+@case({}, flagged=True)
 def kept_patching(work: Work) -> None:
     """A thread that outlives its cell replaces the agent again and again."""
     work.stub("norm_quiz").first("""

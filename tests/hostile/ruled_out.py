@@ -51,7 +51,7 @@ def layer_norm(x, scale, shift, eps=1e-5):
     only(work, code)
 
 
-@case(QUIZ)
+@case(QUIZ, flagged=True)
 def unseen_by_function_modes(work: Work) -> None:
     """Where torch tells no function mode of it."""
     body = 'with torch._C.DisableTorchFunction():\n        return getattr(F, "layer_" + "norm")'
@@ -66,7 +66,7 @@ def in_a_thread(work: Work) -> None:
     only(work, FUNCTION + body + ".result()", first)
 
 
-@case(QUIZ)
+@case(QUIZ, flagged=True)
 def with_the_watch_patched(work: Work) -> None:
     """After it has blinded what watches in its kernel."""
     first = """
