@@ -210,6 +210,10 @@ def grade(
     """
     from rich.console import Console
 
+    from autograder import workers as processes
+
+    if not cluster:
+        processes.prepare()  # they start while this process still imports
     from autograder.grading import Interrupted
     from autograder.grading import grade as grade_all
 

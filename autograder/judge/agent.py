@@ -41,11 +41,18 @@ class TooLong(BaseException):
 class Agent:
     """Holds `root`, the student's object, as handle 0, and what its calls returned as others."""
 
-    def __init__(self, root: Any, ruled_out: Iterable[str] = (), device: str = "cpu"):
+    def __init__(
+        self,
+        root: Any,
+        ruled_out: Iterable[str] = (),
+        device: str = "cpu",
+        watch_threads: bool = False,
+    ):
         self._objects: dict[int, Any] = {0: root}
         self._loaded: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._ruled_out = frozenset(ruled_out)
         self._device = torch.device(device)
+        self._watch_threads = watch_threads  # in a process that has one agent at a time
 
     def perform(self, request: dict[str, Any]) -> dict[str, Any]:
         """Do what `request["do"]` names; the reply has a `value` or an `error`, and `printed`."""
@@ -68,7 +75,8 @@ class Agent:
                 with contextlib.ExitStack() as stack:
                     if self._ruled_out:
                         stack.enter_context(operators_watched(self._ruled_out, found))
-                        stack.enter_context(threads_watched(self._ruled_out, found))
+                        if self._watch_threads:
+                            stack.enter_context(threads_watched(self._ruled_out, found))
                         stack.enter_context(CallsWatch(self._ruled_out, found))
                     reply.update(action(self._objects[request["target"]], **arguments))
             except KeyboardInterrupt:

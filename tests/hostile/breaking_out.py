@@ -251,7 +251,7 @@ for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/vm/drop_caches", "/proc
     )
 
 
-@case({})
+@case({}, flagged=True)
 def sends_a_pickle(work: Work) -> None:
     """Replies with what makes a file where it is unpickled."""
     work.stub(*SOME).first(f"""

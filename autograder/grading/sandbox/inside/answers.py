@@ -24,7 +24,7 @@ class Answers:
                 name = request["open"]
                 known = name in self._namespace
                 if known:
-                    agent = Agent(self._namespace[name], request["ruled_out"])
+                    agent = Agent(self._namespace[name], request["ruled_out"], watch_threads=True)
                     self._links[name] = LocalLink(agent)
                 return encode({"known": known})
             return encode(self._links[request["ask"]].perform(request["request"]))

@@ -7,6 +7,7 @@ It runs none of the student's code. When the socket closes it ends, and with it 
 from __future__ import annotations
 
 import array
+import gc
 import json
 import os
 import signal
@@ -36,6 +37,8 @@ class Zygote:
         from autograder.grading.sandbox.inside import warm
 
         warm.up()
+        gc.collect()
+        gc.freeze()  # what is here already is shared with every fork, and never garbage
         threads = len(os.listdir("/proc/self/task")) if sys.platform == "linux" else 1
         if threads > 1:
             raise RuntimeError("Something that was imported started a thread; forks would hang.")
