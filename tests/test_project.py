@@ -23,7 +23,7 @@ def pins(lines: list[str]) -> dict[str, str]:
     """{"torch": "2.13.0"} from ["torch==2.13.0"]; anything but an exact version is an error."""
     found = {}
     for line in lines:
-        match = re.fullmatch(r"([A-Za-z0-9._-]+)==([0-9][0-9a-z.]*)", line)
+        match = re.fullmatch(r"([A-Za-z0-9._-]+)(?:\[\w+\])?==([0-9][0-9a-z.]*)", line)
         assert match, f"{line!r} is not an exact version"
         found[re.sub(r"[-_.]+", "-", match[1]).lower()] = match[2]
     return found
@@ -39,7 +39,8 @@ def run(*command: str, cwd: Path, **kwargs) -> subprocess.CompletedProcess[str]:
 
 
 def test_pyproject_and_constraints_agree() -> None:
-    direct = pins(PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"])
+    extras = PROJECT["optional-dependencies"].values()
+    direct = pins([*PROJECT["dependencies"], *(line for extra in extras for line in extra)])
     pinned = constraints()
     assert direct == {name: pinned.get(name) for name in direct}
 
