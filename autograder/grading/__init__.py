@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from sqlalchemy.exc import SQLAlchemyError
 
 from autograder.course import CourseError
 from autograder.grading import batch
@@ -61,31 +63,42 @@ def grade(
             f"{out} lies inside the submissions, so its own files would be taken for a student's. "
             "Name a folder outside them with --out."
         )
-    folder = CourseFolder(out, db, sandbox)
-    folder.prepare({one.lesson.stem: one.lesson for one in found if one.lesson})
-    ledger = Ledger(out / "course" / "outcomes.jsonl")
-    run = _Batch(found, folder, ledger, sandbox, seed, regrade)
+    with _in_words(out):
+        folder = CourseFolder(out, db, sandbox)
+        folder.prepare({one.lesson.stem: one.lesson for one in found if one.lesson})
+        ledger = Ledger(out / "course" / "outcomes.jsonl")
+        run = _Batch(found, folder, ledger, sandbox, seed, regrade)
+        try:
+            with _progress() as progress:
+                bar = progress.add_task("", total=len(found), completed=len(found) - len(run.tasks))
+                for task, judged in run.judged(workers or os.cpu_count() or 1, cluster):
+                    one = found[task.place]
+                    progress.update(bar, description=f"{one.student} {one.stem}")
+                    run.record(task, judged)
+                    progress.advance(bar)
+        finally:
+            write_csv(out / "grades.csv", run.outcomes())
+        write_overview(out, run.rows())
+    return run.outcomes()
+
+
+@contextmanager
+def _in_words(out: Path) -> Iterator[None]:
+    """What ends a run, as a sentence."""
+    kept = "What was graded is kept; put that right and run the same command again."
     try:
-        with _progress() as progress:
-            bar = progress.add_task("", total=len(found), completed=len(found) - len(run.tasks))
-            for task, judged in run.judged(workers or os.cpu_count() or 1, cluster):
-                one = found[task.place]
-                progress.update(bar, description=f"{one.student} {one.stem}")
-                run.record(task, judged)
-                progress.advance(bar)
+        yield
     except KeyboardInterrupt:
         raise Interrupted(
             "Interrupted. What was graded is kept; run the same command again to go on."
         ) from None
     except OSError as error:
         raise CourseError(
-            f"Could not go on writing to {out}: {error.strerror or error}. What was graded is "
-            "kept; put that right and run the same command again."
+            f"Could not go on, with {out}: {error.strerror or error}. {kept}"
         ) from error
-    finally:
-        write_csv(out / "grades.csv", run.outcomes())
-    write_overview(out, run.rows())
-    return run.outcomes()
+    except SQLAlchemyError as error:
+        reason = " ".join(str(getattr(error, "orig", error)).split())
+        raise CourseError(f"Could not go on with the gradebook: {reason}. {kept}") from error
 
 
 class _Batch:

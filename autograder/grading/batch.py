@@ -12,17 +12,25 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    CancelledError,
+    Future,
+    ProcessPoolExecutor,
+    wait,
+)
 from dataclasses import dataclass
 
 import torch
 
 from autograder import course
 from autograder.course import CourseError
-from autograder.grading.judging import Judged, judge_bytes, kernel_source, nothing
+from autograder.grading.judging import Judged, judge_bytes, kernel_source, nothing, remove_folders
 from autograder.workers import context
 
-ATTEMPTS = 3  # a submission during which this many workers died gets no more
+ATTEMPTS = 2  # by itself, for a submission during which a worker has died
+ANSWER_SECONDS = 10  # what a scheduler may take
 
 
 @dataclass(frozen=True)
@@ -46,43 +54,39 @@ def local(tasks: Iterable[Task], workers: int) -> Iterator[tuple[Task, Judged]]:
     """Judge in `workers` processes of this machine; one that dies is replaced."""
     # Lesson by lesson: a worker starts the warm process of each only once.
     waiting = deque(sorted(tasks, key=lambda task: task.lesson))
-    attempts: dict[int, int] = {}
-    pool = _pool(workers)
     running: dict[Future[Judged], Task] = {}
-    try:
-        while waiting or running:
-            # Few at a time: what runs when a worker dies is known, and memory stays bounded.
-            while waiting and len(running) < workers + 1:
-                task = waiting.popleft()
-                running[pool.submit(work, task)] = task
-            finished, _ = wait(running, return_when=FIRST_COMPLETED)
-            broken = False
-            for future in finished:
-                task = running.pop(future)
-                try:
-                    yield task, future.result()
-                except BrokenExecutor:
-                    broken = True
-                    yield from _again(task, waiting, attempts)
-            if broken:
-                for task in running.values():
-                    yield from _again(task, waiting, attempts)
-                running.clear()
-                pool.shutdown(wait=False, cancel_futures=True)
-                pool = _pool(1 if any(count > 1 for count in attempts.values()) else workers)
-    finally:
-        _end(pool)
+    while waiting:
+        pool = _pool(workers)
+        try:
+            while waiting or running:
+                # Few at a time: what runs when a worker dies is known, and memory stays bounded.
+                while waiting and len(running) <= workers:
+                    future = pool.submit(work, waiting[0])
+                    running[future] = waiting.popleft()
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    judged = future.result()
+                    yield running.pop(future), judged
+        except BrokenExecutor:
+            pass  # a worker died, and any of those that ran may be why
+        finally:
+            _end(pool)
+        for task in running.values():
+            yield task, _alone(task)
+        running.clear()
 
 
-def _again(
-    task: Task, waiting: deque[Task], attempts: dict[int, int]
-) -> Iterator[tuple[Task, Judged]]:
-    attempts[task.place] = attempts.get(task.place, 0) + 1
-    if attempts[task.place] < ATTEMPTS:
-        waiting.append(task)
-    else:
-        sentence = f"It could not be judged: {ATTEMPTS} workers died over it."
-        yield task, nothing(course.lesson(task.lesson), sentence)
+def _alone(task: Task) -> Judged:
+    """Judge with no other next to it that could be why its worker dies, or die with it."""
+    for _ in range(ATTEMPTS):
+        pool = _pool(1)
+        try:
+            return pool.submit(work, task).result()
+        except BrokenExecutor:
+            pass
+        finally:
+            _end(pool)
+    sentence = "It could not be judged: every worker that tried has died over it."
+    return nothing(course.lesson(task.lesson), sentence)
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:
@@ -92,15 +96,22 @@ def _pool(workers: int) -> ProcessPoolExecutor:
 def _settle() -> None:
     """In a worker: leave Ctrl-C to the process that grades, and end when that one ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _leave)
     torch.set_num_threads(1)  # there is a worker for each core, and the tensors are small
     parent = multiprocessing.parent_process()
     if parent is not None:
 
         def follow() -> None:
             multiprocessing.connection.wait([parent.sentinel])
-            os._exit(1)
+            _leave()
 
         threading.Thread(target=follow, daemon=True).start()
+
+
+def _leave(*signal: object) -> None:
+    """End at once, in whatever this worker is; its kernels end when it has."""
+    remove_folders()
+    os._exit(1)
 
 
 def _end(pool: ProcessPoolExecutor) -> None:
@@ -123,16 +134,18 @@ def on_cluster(tasks: Iterable[Task], address: str) -> Iterator[tuple[Task, Judg
             "--cluster needs Dask: install it with `pip install 'block-by-block[cluster]'`."
         ) from error
     try:
-        client = Client(address, timeout="20s")
+        client = Client(address, timeout=f"{ANSWER_SECONDS}s")
     except (OSError, TimeoutError, ValueError) as error:
         raise CourseError(f"No Dask scheduler answers at {address} ({error}).") from error
     with client:
         futures = {client.submit(work, task, pure=False): task for task in tasks}
         for future in as_completed(futures):
             try:
-                yield futures[future], future.result()
+                judged = future.result()
             except KilledWorker:
-                lesson = course.lesson(futures[future].lesson)
                 sentence = "It could not be judged: several workers died over it."
-                yield futures[future], nothing(lesson, sentence)
+                judged = nothing(course.lesson(futures[future].lesson), sentence)
+            except CancelledError as error:
+                raise OSError(f"the Dask scheduler at {address} is gone") from error
+            yield futures[future], judged
             future.release()

@@ -1,5 +1,6 @@
 """The folder in which nbgrader works, OUT/course, and the gradebook next to it."""
 
+import errno
 import hashlib
 import logging
 import os
@@ -19,6 +20,7 @@ from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.converters.base import BaseConverter, NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.dbutil import ALEMBIC_DIR
+from sqlalchemy.exc import ArgumentError, OperationalError
 from traitlets.config import Config, LoggingConfigurable
 
 from autograder import builder, kernels
@@ -34,11 +36,31 @@ nbgrader.api.create_engine = cache(nbgrader.api.create_engine)
 # For a new gradebook it starts alembic as a command, which takes seconds and may not be on PATH.
 nbgrader.api.get_alembic_version = lambda: ScriptDirectory(ALEMBIC_DIR).get_current_head()
 
+DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
+
 
 def nbgrader_id(student: str) -> str:
     """The student's name as nbgrader can bear it: it takes names for patterns and strips spaces."""
     pattern = r"[][*?%\x00-\x1f]|^\s|\s$"
     return re.sub(pattern, lambda match: urllib.parse.quote(match[0], safe=""), student)
+
+
+class _Caught(logging.Handler):
+    """Finds, among the errors that nbgrader logs and goes on, the disk's and the database's.
+
+    They are no fault of the submission that was being graded: the run has to end.
+    """
+
+    nobodys: BaseException | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = sys.exc_info()[1]
+        while error is not None:
+            if isinstance(error, OperationalError) or (
+                isinstance(error, OSError) and error.errno in DISK
+            ):
+                self.nobodys = error
+            error = error.__cause__ or error.__context__
 
 
 class CourseFolder:
@@ -64,6 +86,7 @@ class CourseFolder:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         log = logging.getLogger("autograder.grading")
         log.setLevel(logging.INFO)
+        logging.raiseExceptions = False  # a log that can't be written is not worth a traceback
         for one in (log, logging.getLogger("py.warnings")):
             one.handlers = [handler]
             one.propagate = False
@@ -71,8 +94,25 @@ class CourseFolder:
         configure(config, str(self.root / "nbgrader_config.py"), **self.settings)
         self.parent = LoggingConfigurable(config=config, log=log)
         self.db_url = str(config.CourseDirectory.db_url)
+        self._open()
         for stem, lesson in lessons.items():
             self._release(stem, lesson)
+
+    def _open(self) -> None:
+        """Make the gradebook where there is none."""
+        try:
+            with Gradebook(self.db_url):
+                pass
+        except ImportError as error:
+            raise CourseError(
+                f"The gradebook's database needs the package {error.name}, which is not installed. "
+                "For PostgreSQL: `pip install 'block-by-block[postgresql]'`."
+            ) from error
+        except ArgumentError as error:
+            raise CourseError(
+                "--db takes a URL like postgresql+psycopg2://user:password@host/database or "
+                f"sqlite:////folder/gradebook.db ({error})."
+            ) from error
 
     def _release(self, stem: str, lesson: Lesson) -> None:
         source = self.root / "source" / stem / f"{stem}.ipynb"
@@ -103,11 +143,18 @@ class CourseFolder:
         folder.student_id = student
         step = converter(coursedir=folder, parent=self.parent)
         step.force = True
+        caught = _Caught(logging.ERROR)
+        self.parent.log.addHandler(caught)
         logging.captureWarnings(True)  # SQLAlchemy's about nbgrader's queries go to the log
         try:
             step.start()
+        except NbGraderException:
+            if caught.nobodys:
+                raise caught.nobodys from None
+            raise
         finally:
             logging.captureWarnings(False)
+            self.parent.log.removeHandler(caught)
 
     def submitted(self, student: str, stem: str) -> Path:
         return self.root / "submitted" / nbgrader_id(student) / stem / f"{stem}.ipynb"

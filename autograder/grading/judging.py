@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import shutil
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -74,6 +75,9 @@ def nothing(lesson: Lesson, sentence: str) -> Judged:
     return Judged(nbformat.writes(notebook), flags=[sentence])
 
 
+_folders: list[Path] = []
+
+
 @cache
 def kernel_source(lesson: Lesson, sandbox: str) -> KernelSource:
     """This process's own source of kernels for a lesson; closed when the process ends.
@@ -84,7 +88,14 @@ def kernel_source(lesson: Lesson, sandbox: str) -> KernelSource:
         check_sandbox()
     source = KernelSource(lesson, "none" if sandbox == "none" else "bwrap", Limits())
     atexit.register(source.close)
+    _folders.append(source.folder)
     return source
+
+
+def remove_folders() -> None:
+    """Remove what this process's kernel sources left on the disk, before it ends without them."""
+    for folder in _folders:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def sandbox_works(sandbox: str) -> None:

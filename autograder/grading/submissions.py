@@ -128,6 +128,8 @@ def read(raw: bytes) -> tuple[NotebookNode, list[str]]:
         ) from error
     except Exception as error:  # nbformat raises many kinds for files that are no notebooks
         raise Unreadable(f"The file is not a notebook ({type(error).__name__}).") from error
+    for place, cell in enumerate(clean):
+        cell.id = f"cell-{place}"  # not drawn at random, or no two feedback pages were the same
     return new_notebook(cells=clean), notes
 
 
