@@ -254,6 +254,11 @@ def test_seeds_repeat_a_run_and_change_it():
     assert one.checks[1].message != other.checks[1].message
 
 
+def test_a_report_names_the_seed_that_was_drawn_for_a_class():
+    assert "seed 41" in evaluate("layer_norm", right, seed=41).html()
+    assert "seed" not in evaluate("layer_norm", right).html()
+
+
 def test_check_looks_the_name_up_where_it_is_called(monkeypatch):
     scope = {"check": check, "layer_norm": right}
     assert eval("check('layer_norm')", scope).passed

@@ -139,6 +139,11 @@ class Report:
             body += _table(rows)
         if self.waiting():
             body += f'<p style="margin:.3em 0;opacity:.85">{escape(self.waiting())}</p>'
+        if self.seed:  # drawn for a class, so whoever grades can repeat this run
+            body += (
+                '<p style="margin:.3em 0;opacity:.85;font-size:smaller">Inputs drawn from seed '
+                f"{self.seed}.</p>"
+            )
         if self.printed:
             body += _folded("Your code printed", f"<pre>{escape(self.printed)}</pre>")
         return (
