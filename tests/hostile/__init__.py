@@ -39,7 +39,7 @@ class Case:
     name: str
     make: Callable[[Work], None]
     points: dict[str, int]
-    flagged: bool
+    flagged: bool | None  # None: either way
     says: str
     known: str
 
@@ -48,7 +48,11 @@ CASES: list[Case] = []
 
 
 def case(
-    points: dict[str, int] | None = None, *, flagged: bool = False, says: str = "", known: str = ""
+    points: dict[str, int] | None = None,
+    *,
+    flagged: bool | None = False,
+    says: str = "",
+    known: str = "",
 ) -> Callable[[Callable[[Work], None]], None]:
     """Enter a submission; exercises that `points` leaves out must get nothing, None is all."""
 

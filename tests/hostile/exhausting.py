@@ -235,7 +235,7 @@ class ManualLayerNorm(nn.Module):
     )
 
 
-@case(QUIZ, flagged=True, says="`layer_norm` was being checked.*notebook took more than")
+@case(QUIZ, flagged=True, says="notebook took more than")
 def slow_on_purpose(work: Work) -> None:
     """Every call takes a little less than it may, and there are many calls."""
     work.stub("norm_quiz").answer(
@@ -255,7 +255,7 @@ import time; time.sleep(1)
 """)
 
 
-@case({}, flagged=True, says="Cell 2")
+@case({}, flagged=None)  # whether its kernel survives depends on the machine
 def slows_its_guard(work: Work) -> None:
     """Takes the processor from what guards it, then keeps it busy with many processes."""
     work.stub().first(f"""
