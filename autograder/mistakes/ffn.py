@@ -1764,4 +1764,49 @@ attention_parameters.add(
 )
 
 
-ffn_quiz = quiz_mistakes("ffn_quiz", "cbdabc", {1: {"a": "Placeholder sentence for now, here."}})
+ffn_quiz = quiz_mistakes(
+    "ffn_quiz",
+    "cbdabc",
+    {
+        1: {
+            "a": "Negative hidden features do no harm, and GELU lets some through. What can two "
+            "matrices in a row be multiplied into?",
+            "b": "Gradients pass through a matrix as they do through GELU. The first projection "
+            "would learn, but to no avail.",
+            "d": "The projections read one token each, with or without an activation. Nothing here "
+            "mixes tokens.",
+        },
+        2: {
+            "a": "That would be so if the network mixed the tokens of a sentence. It can't: "
+            "`nn.Linear` reads the last axis alone.",
+            "c": "Later tokens follow earlier ones in attention. Here no token is seen by another.",
+            "d": "The sentences of a batch share the weights, not the numbers: nothing passes from "
+            "one to the other.",
+        },
+        3: {
+            "a": "An activation has no weights, so there is nothing that loading could compare.",
+            "b": "They are two functions: at 2.7 they are half a thousandth apart.",
+            "c": "Half a thousandth is little beside features of order one. Most answers would be "
+            "the same.",
+        },
+        4: {
+            "b": "That is the two matrices alone. Each projection has a bias as well.",
+            "c": "That is three matrices, as in SwiGLU. The plain network has two.",
+            "d": "Both biases were taken as long as the hidden width. The second has one number "
+            "for each of its own outputs.",
+        },
+        5: {
+            "a": "A gate of 0 is not an open one. Put 0 into SiLU, and multiply.",
+            "c": "That is a gate with a sigmoid alone. SiLU multiplies 0 by its sigmoid.",
+            "d": "The shortcut that keeps the token stands outside this network. Put 0 into SiLU, "
+            "and multiply.",
+        },
+        6: {
+            "a": "`eval()` reaches the modules that a module owns. Who owns this one, and when was "
+            "it made?",
+            "b": "Layers can be made anywhere, which is why this slip goes unnoticed.",
+            "d": "`nn.Dropout` never scales down: it scales up in training, so that eval needs "
+            "nothing.",
+        },
+    },
+)
