@@ -121,12 +121,18 @@ def diagonal(draw, width):
 
 def module_checks(exercise, layers, function, bias):
     """Add what both modules promise: `layers(C, F)` are the shapes, `function` is from torch."""
-    gate = ["has_its_layers"]
+    first, gate = ["has_its_layers"], ["returns_the_shape"]
     names = " and ".join(f"`{name}`" for name in layers(1, 1))
 
     def has_its_layers(answer, reference, draw):
         for sizes in ((4, 9), (7, 3), (5, 20)):
             has_layers(answer(*sizes), layers(*sizes), bias)
+
+    def returns_the_shape(answer, reference, draw):
+        for width, hidden, shape in ((4, 9, (3, 5)), (7, 3, (1, 6)), (5, 20, (2, 1))):
+            module, _ = made(answer, draw, layers(width, hidden), width, hidden, bias=bias)
+            x = draw.normal(*shape, width)
+            shape_of(run_once(module, x), x.shape, f"x has shape {tuple(x.shape)}, and the result")
 
     def works_on_each_token_alone(answer, reference, draw):
         module, _ = made(answer, draw, layers(4, 7), 4, 7, bias=bias)
@@ -136,8 +142,6 @@ def module_checks(exercise, layers, function, bias):
             moved = x.clone()
             moved[sentence, place] = 2 * draw.gain(4)
             before, after = run_once(module, x), run_once(module, moved)
-            shape_of(before, x.shape)
-            shape_of(after, x.shape)
             expected = before.clone()
             expected[sentence, place] = after[sentence, place]
             said = f"Token {place} of sentence {sentence} alone was changed, and the output"
@@ -161,7 +165,6 @@ def module_checks(exercise, layers, function, bias):
         module, weights = made(answer, draw, layers(5, 3), 5, 3, bias=bias)
         x, other = draw.normal(2, 4, 5), draw.normal(2, 4, 5)
         before = run_once(module, x)
-        shape_of(before, x.shape)
         run_once(module.train(), other)
         same(run_once(module.eval(), x), before, "A later call on the same x")
 
@@ -196,6 +199,7 @@ def module_checks(exercise, layers, function, bias):
 
     for run, sentence, points, needs in (
         (has_its_layers, f"It trains {names}, of the sizes asked for, and no more.", 1, ()),
+        (returns_the_shape, "What goes in as (B, T, C) comes out as (B, T, C).", 1, first),
         (works_on_each_token_alone, "Change one token, and its output alone moves.", 1, gate),
         (agrees_with_torch, "With weights of any value it agrees with torch.", 2, gate),
         (is_the_same_at_every_call, "A call leaves no trace in a later one.", 1, gate),
@@ -241,7 +245,7 @@ module_checks(swiglu, swiglu_layers, torch_swiglu, bias=False)
 # FeedForward alone
 
 
-@feed_forward.check(points=2, needs=["has_its_layers"])
+@feed_forward.check(points=2, needs=["returns_the_shape"])
 def bends_with_the_exact_gelu(answer, reference, draw):
     """Between the two projections stands the exact GELU, once."""
     into, factors = diagonal(draw, 5)
@@ -255,7 +259,7 @@ def bends_with_the_exact_gelu(answer, reference, draw):
     same(run_once(module, x), gains * F.gelu(factors * x), said)
 
 
-@feed_forward.check(points=1, needs=["has_its_layers"])
+@feed_forward.check(points=1, needs=["returns_the_shape"])
 def adds_both_biases(answer, reference, draw):
     """Both biases are added: an input of zeros shows them alone."""
     module, weights = made(answer, draw, feed_forward_layers(5, 3), 5, 3)
@@ -276,7 +280,7 @@ def share_near(share, p, what):
         raise Failure(f"{what}: {share:.0%} are 0, where about {p:.0%} should be.")
 
 
-@feed_forward.check(points=1, needs=["has_its_layers"])
+@feed_forward.check(points=1, needs=["returns_the_shape"])
 def drops_after_the_output(answer, reference, draw):
     """In training each output is dropped with that probability, and the others are scaled up."""
     for p, by_name in ((0.3, True), (0.6, False)):
@@ -294,7 +298,7 @@ def drops_after_the_output(answer, reference, draw):
         close(result.masked_fill(zero, 0), whole.masked_fill(zero, 0), f"{what}, what is left")
 
 
-@feed_forward.check(points=1, needs=["has_its_layers"])
+@feed_forward.check(points=1, needs=["returns_the_shape"])
 def drops_after_the_activation(answer, reference, draw):
     """In training each hidden unit is dropped too, after the activation."""
     for p, by_name in ((0.3, False), (0.6, True)):
@@ -323,7 +327,7 @@ def drops_after_the_activation(answer, reference, draw):
         )
 
 
-@feed_forward.check(points=1, needs=["has_its_layers"])
+@feed_forward.check(points=1, needs=["returns_the_shape"])
 def drops_nothing_in_eval(answer, reference, draw):
     """In eval mode nothing is dropped, whatever the probability."""
     module, weights = with_dropout(answer, draw, (5, 3), 0.5, True)
@@ -331,7 +335,7 @@ def drops_nothing_in_eval(answer, reference, draw):
     same(run_once(module.eval(), x), torch_feed_forward(x, weights), "In eval mode the result")
 
 
-@feed_forward.check(points=1, needs=["has_its_layers"])
+@feed_forward.check(points=1, needs=["returns_the_shape"])
 def drops_nothing_by_default(answer, reference, draw):
     """Where no dropout is given nothing is dropped, in training either."""
     module, weights = made(answer, draw, feed_forward_layers(5, 3), 5, 3)
@@ -342,7 +346,7 @@ def drops_nothing_by_default(answer, reference, draw):
 # SwiGLU alone
 
 
-@swiglu.check(points=2, needs=["has_its_layers"])
+@swiglu.check(points=2, needs=["returns_the_shape"])
 def gates_with_silu(answer, reference, draw):
     """What comes up is multiplied by SiLU of the gate."""
     gate, at = diagonal(draw, 5)
@@ -356,18 +360,17 @@ def gates_with_silu(answer, reference, draw):
     same(run_once(module, x), gains * (F.silu(at * x) * (by * x)), said)
 
 
-@swiglu.check(points=1, needs=["has_its_layers"])
+@swiglu.check(points=1, needs=["returns_the_shape"])
 def uses_the_up_projection_as_it_is(answer, reference, draw):
     """The up projection has no activation: turn its sign, and the output's sign turns."""
     module, weights = made(answer, draw, swiglu_layers(4, 7), 4, 7, bias=False)
     x = draw.normal(3, 5, 4)
     before = run_once(module, x)
-    shape_of(before, x.shape)
     module.load(up_projection__weight=-weights["up_projection.weight"])
     same(run_once(module, x), -before, "With the up projection's sign turned, the output")
 
 
-@swiglu.check(points=1, needs=["has_its_layers"])
+@swiglu.check(points=1, needs=["returns_the_shape"])
 def closes_at_zero(answer, reference, draw):
     """A gate of 0 lets nothing through, and a gate of 20 everything, times 20."""
     module, weights = made(answer, draw, swiglu_layers(4, 4), 4, 4, bias=False)
@@ -381,7 +384,7 @@ def closes_at_zero(answer, reference, draw):
     same(run_once(module, x), expected, said, atol=1e-3)
 
 
-@swiglu.check(points=1, needs=["has_its_layers"])
+@swiglu.check(points=1, needs=["returns_the_shape"])
 def is_the_same_in_training(answer, reference, draw):
     """It has no dropout: training mode and eval mode give the same."""
     module, _ = made(answer, draw, swiglu_layers(5, 3), 5, 3, bias=False)

@@ -798,6 +798,20 @@ in_both_modules(
 )
 
 
+def without_super(self, d_model, hidden_dim, *args, **kwargs):
+    self.first_layer = nn.Linear(d_model, hidden_dim)
+
+
+in_both_modules(
+    "no_super_init",
+    "`super().__init__()` is missing: it is the first line of a module's `__init__`.",
+    [
+        type(right.__name__, (right,), {"__init__": without_super})
+        for right in (FeedForward, SwiGLU)
+    ],
+)
+
+
 def one_more_layer(module, d_model, hidden_dim):
     module.middle_projection = nn.Linear(hidden_dim, hidden_dim)
 
@@ -960,6 +974,11 @@ feed_forward.add(
     "returns_the_hidden_features",
     "You returned the hidden features. The output projection brings them back to d_model.",
     by_parts(lambda self, hidden, drop: drop(F.gelu(hidden))),
+)
+feed_forward.add(
+    "second_projection_of_x",
+    "You gave x to the second projection. It is given the hidden features.",
+    type("FeedForward", (FeedForward,), {"forward": lambda self, x: self.output_projection(x)}),
 )
 feed_forward.add(
     "hidden_detached",
@@ -1393,6 +1412,32 @@ for name, sentence, *mixes in (
     ),
 ):
     swiglu.add(name, sentence, *map(gated, mixes))
+
+
+swiglu.add(
+    "matrix_product_for_the_gate",
+    "You multiplied gate and up as matrices (`@`). They are multiplied number by number: `*`.",
+    gated(lambda gate, up: F.silu(gate) @ up),
+    gated(lambda gate, up: F.silu(gate) @ up.transpose(-1, -2)),
+)
+
+
+@swiglu(
+    "You gave the gate's features to the up projection. Both projections are given x.",
+    name="up_projection_of_the_gate",
+)
+class Chained(SwiGLU):
+    def forward(self, x):
+        return self.output_projection(self.up_projection(F.silu(self.gate_projection(x))))
+
+
+@swiglu(
+    "You multiplied x itself by the gate. What comes up is the up projection of x.",
+    name="gate_times_x",
+)
+class GateTimesX(SwiGLU):
+    def forward(self, x):
+        return self.output_projection(F.silu(self.gate_projection(x)) * x)
 
 
 @swiglu(
