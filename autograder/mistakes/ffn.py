@@ -1462,9 +1462,9 @@ def swiglu_with_biases(**biases):
     class Answer(SwiGLU):
         def __init__(self, d_model, hidden_dim):
             super().__init__(d_model, hidden_dim)
-            for name, layer in list(self.named_children()):
-                size = layer.in_features, layer.out_features
-                setattr(self, name, nn.Linear(*size, bias=biases.get(name, False)))
+            for name in list(self._modules):
+                outputs, inputs = getattr(self, name).weight.shape
+                setattr(self, name, nn.Linear(inputs, outputs, bias=biases.get(name, False)))
 
     return Answer
 
@@ -1693,7 +1693,7 @@ def c_alone(function):
     return lambda d_model, bias=True: function(d_model, bias)
 
 
-for name, sentence, *functions in (
+for name, sentence, *counts in (
     (
         "biases_never_counted",
         "You count the matrices alone. Each of the four projections has a bias of d_model too.",
@@ -1800,7 +1800,7 @@ for name, sentence, *functions in (
         lambda c, bias: print(4 * c * c + (4 * c if bias else 0)),
     ),
 ):
-    attention_parameters.add(name, sentence, *map(c_alone, functions))
+    attention_parameters.add(name, sentence, *map(c_alone, counts))
 
 attention_parameters.add(
     "no_bias_by_default",
