@@ -360,12 +360,9 @@ SMALL = recipe(
     recipe("Linear", 4, 3),
 )
 DEEP = recipe("TransformerEncoderLayer", 6, 2, 4, dropout=0.0, batch_first=True, norm_first=True)
-NORMED = recipe(
-    "Sequential", recipe("Linear", 5, 4), recipe("BatchNorm1d", 4), recipe("Linear", 4, 3)
-)
-DROPPED = recipe(
-    "Sequential", recipe("Linear", 5, 4), recipe("Dropout", 1.0), recipe("Linear", 4, 3)
-)
+FIRST, LAST = recipe("Linear", 5, 4), recipe("Linear", 4, 3)
+NORMED = recipe("Sequential", FIRST, recipe("BatchNorm1d", 4), LAST)
+DROPPED = recipe("Sequential", FIRST, recipe("Dropout", 1.0), LAST)
 
 
 class Model:

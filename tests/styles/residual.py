@@ -18,16 +18,16 @@ def by_torch_add(x, update):
 
 def by_clone(x, update):
     if list(x.size()) != list(update.size()):
-        raise ValueError("update has shape %s, x %s" % (list(update.shape), list(x.shape)))
+        raise ValueError("update has shape " + str(list(update.shape)) + f", x {list(x.shape)}")
     out = x.clone()
     out += update
     return out
 
 
 def by_stack(x, update):
-    same = x.dim() == update.dim() and all(a == b for a, b in zip(x.shape, update.shape))
+    same = x.dim() == update.dim() and list(map(int, x.shape)) == list(map(int, update.shape))
     if not same:
-        raise ShapeError("x %r, update %r" % (tuple(x.shape), tuple(update.shape)))
+        raise ShapeError(x.shape, update.shape)
     return torch.stack([x, update]).sum(0)
 
 
@@ -54,7 +54,7 @@ def by_wide(x, update):
 def by_loop(x, update):
     if x.shape != update.shape:
         raise ValueError(f"expected {list(x.shape)}, got {list(update.shape)}")
-    flat = [a + b for a, b in zip(x.reshape(-1), update.reshape(-1))]
+    flat = [a + b for a, b in zip(x.reshape(-1), update.reshape(-1), strict=True)]
     return torch.stack(flat).reshape(x.shape)
 
 
@@ -254,7 +254,7 @@ def by_hooks(model, x):
         for hook in hooks:
             hook.remove()
         for p, grad in before:
-            p.grad = None
+            p.grad = grad
     bad = [n for n, _ in model.named_parameters() if n in caught and not caught[n].isfinite().all()]
     if bad:
         raise ValueError(f"non-finite gradients: {', '.join(bad)}")
