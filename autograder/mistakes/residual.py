@@ -1375,6 +1375,19 @@ gradient_report.add(
 
 
 @gradient_report(
+    "You kept the earlier `.grad` without clearing it. `backward` adds into that very tensor, so "
+    "what you put back is changed, and your numbers hold both. Set `.grad` to None after keeping it."
+)
+def kept_without_clearing(model, x):
+    before = {name: one.grad for name, one in model.named_parameters()}
+    try:
+        return by_backward(before=nothing, after=nothing)(model, x)
+    finally:
+        for name, one in model.named_parameters():
+            one.grad = before[name]
+
+
+@gradient_report(
     "Every earlier gradient came back as zeros or changed. Either leave `.grad` alone, or put "
     "back what was there."
 )
@@ -1680,9 +1693,10 @@ residual_quiz = quiz_mistakes(
     {
         1: {
             "a": "Zeros added to a number leave it as it was. Nothing is multiplied here.",
-            "b": "A branch of zeros has no say in this; only a norm on the sum could do that, and "
-            "pre-norm has none there.",
-            "d": "The norm and the branch do run; look at what is added to x in the end.",
+            "b": "Only a norm on the sum could do that, and pre-norm has none there: its norm is "
+            "for the branch's eyes.",
+            "d": "The branch reads the normalized x, but answers with zeros; what it answers is "
+            "what is added.",
         },
         2: {
             "b": "torch raises an error only for axes that differ where neither has length 1. Here "

@@ -244,7 +244,6 @@ def by_one_at_a_time(model, x):
 
 def by_hooks(model, x):
     caught, hooks = {}, []
-    before = [(p, p.grad) for p in model.parameters()]
     for name, p in model.named_parameters():
         if p.requires_grad:
             hooks.append(p.register_hook(lambda g, name=name: caught.__setitem__(name, g.clone())))
@@ -253,8 +252,8 @@ def by_hooks(model, x):
     finally:
         for hook in hooks:
             hook.remove()
-        for p, grad in before:
-            p.grad = grad
+        for p in model.parameters():
+            p.grad = None
     bad = [n for n, _ in model.named_parameters() if n in caught and not caught[n].isfinite().all()]
     if bad:
         raise ValueError(f"non-finite gradients: {', '.join(bad)}")
