@@ -72,7 +72,7 @@ def stretched_update() -> Picture:
                     )
                 )
                 box = {"facecolor": face, "edgecolor": "none", "pad": 1}
-                axes.text(c + 0.5, 0.5 - t, value, ha="center", va="center", bbox=box)
+                axes.text(c + 0.5, 0.5 - t, str(value), ha="center", va="center", bbox=box)
         axes.set_xlim(-0.1, 2.1)
         axes.set_ylim(-2.1, 1.1)
         axes.set_aspect("equal")
