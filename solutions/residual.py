@@ -68,11 +68,11 @@ def gradient_report(model, x):
     ### BEGIN SOLUTION
     trained = {name: one for name, one in model.named_parameters() if one.requires_grad}
     loss = model(x).square().mean()
-    gradients = ()
+    found = {}
     if loss.requires_grad:
         # Unlike loss.backward(), this writes into no .grad.
         gradients = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
-    found = dict(zip(trained, gradients, strict=False))
+        found = dict(zip(trained, gradients, strict=True))
     report = {}
     for name, _ in model.named_parameters():
         gradient = found.get(name)

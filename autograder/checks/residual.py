@@ -5,6 +5,7 @@ torch.autograd, or from a property: a branch of zeros, a dropout of everything.
 """
 
 import re
+from typing import Any
 
 import torch
 from torch import nn
@@ -217,7 +218,7 @@ def module_checks(exercise, formula, written, on_zeros):
         x, extra = draw.normal(2, 3, 5), draw.normal(2, 3, 4)
         module, norm, branch = around(answer, recipe("Bilinear", 5, 4, 5), 5, draw)
         expected = formula(x, lambda one: branch(one, extra), norm)
-        calls = (((x, extra), {}, "by position"), ((x,), {"input2": extra}, "by name"))
+        calls: list[Any] = [((x, extra), {}, "by position"), ((x,), {"input2": extra}, "by name")]
         for args, kwargs, _ in calls:
             module.attempt(args, kwargs)  # what works tells one mistake from another
         for args, kwargs, how in calls:

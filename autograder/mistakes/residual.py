@@ -1,6 +1,7 @@
 """Known wrong answers of lesson 03, each with the sentence its author should hear."""
 
 import math
+from typing import Any
 
 import torch
 from torch import nn
@@ -15,6 +16,10 @@ residual = Mistakes("residual")
 pre_norm = Mistakes("PreNormResidual")
 post_norm = Mistakes("PostNormResidual")
 gradient_report = Mistakes("gradient_report")
+BOTH: tuple[tuple[Mistakes, Any], ...] = (
+    (pre_norm, PreNormResidual),
+    (post_norm, PostNormResidual),
+)
 
 
 # residual: what is returned for two equal shapes
@@ -619,7 +624,7 @@ dropping(
     "the whole tensor.",
     lambda m, update: update * m.dropout(torch.ones_like(update[(0,) * (update.dim() - 1)])),
 )
-for catalogue, right in ((pre_norm, PreNormResidual), (post_norm, PostNormResidual)):
+for catalogue, right in BOTH:
 
     class DropsByDefault(right):
         def __init__(self, width, branch, dropout=0.1):
@@ -636,7 +641,7 @@ for catalogue, right in ((pre_norm, PreNormResidual), (post_norm, PostNormResidu
 
 def parts(name, sentence, make):
     """Add a slip in `__init__` to both: `make(module, width, branch, p)`, after the right parts."""
-    for catalogue, right in ((pre_norm, PreNormResidual), (post_norm, PostNormResidual)):
+    for catalogue, right in BOTH:
 
         class Module(right):
             def __init__(self, width, branch, dropout=0.0):
@@ -646,7 +651,7 @@ def parts(name, sentence, make):
         catalogue.add(name, sentence, Module)
 
 
-def renamed(right, old, new):
+def renamed(right: Any, old, new):
     class Module(right):
         def __init__(self, width, branch, dropout=0.0):
             super().__init__(width, branch, dropout)
@@ -658,7 +663,7 @@ def renamed(right, old, new):
     return Module
 
 
-def functional_dropout(right):
+def functional_dropout(right: Any):
     class Module(right):
         def __init__(self, width, branch, dropout=0.0):
             super().__init__(width, branch, dropout)
@@ -669,7 +674,7 @@ def functional_dropout(right):
     return Module
 
 
-for catalogue, right in ((pre_norm, PreNormResidual), (post_norm, PostNormResidual)):
+for catalogue, right in BOTH:
     catalogue.add(
         "norm_named_otherwise",
         "The norm is not called `norm`. Saved weights are loaded by name, so the names are part of "
@@ -779,7 +784,7 @@ def calling(name, sentence, call):
     post_norm.add(name, sentence, InPost)
 
 
-for catalogue, right in ((pre_norm, PreNormResidual), (post_norm, PostNormResidual)):
+for catalogue, right in BOTH:
 
     class NoArguments(right):
         def forward(self, x):
@@ -963,8 +968,8 @@ def length(gradient):
 def gradients(model, x, loss=mean_square):
     """{name: gradient or None}, leaving everything as it is."""
     trained = {name: one for name, one in model.named_parameters() if one.requires_grad}
-    found = torch.autograd.grad(loss(model, x), list(trained.values()), allow_unused=True)
-    found = dict(zip(trained, found, strict=True))
+    arrived = torch.autograd.grad(loss(model, x), list(trained.values()), allow_unused=True)
+    found = dict(zip(trained, arrived, strict=True))
     return {name: found.get(name) for name, _ in model.named_parameters()}
 
 
@@ -1376,7 +1381,7 @@ gradient_report.add(
 
 @gradient_report(
     "You kept the earlier `.grad` without clearing it. `backward` adds into that very tensor, so "
-    "what you put back is changed, and your numbers hold both. Set `.grad` to None after keeping it."
+    "what you put back is changed, and your numbers hold both. Keep it, then set `.grad` to None."
 )
 def kept_without_clearing(model, x):
     before = {name: one.grad for name, one in model.named_parameters()}
@@ -1507,12 +1512,12 @@ guards(
     "gradient is not finite.",
     raising(lambda found: next(iter(found)) if first_not_finite(found) else None),
 )
-for kind in (RuntimeError, AssertionError, FloatingPointError):
+for other in (RuntimeError, AssertionError, FloatingPointError):
     guards(
-        f"raises_{kind.__name__}",
-        f"A gradient that is not finite raised {'an' if kind is AssertionError else 'a'} "
-        f"{kind.__name__}. The callers look for a ValueError.",
-        raising(first_not_finite, kind),
+        f"raises_{other.__name__}",
+        f"A gradient that is not finite raised {'an' if other is AssertionError else 'a'} "
+        f"{other.__name__}. The callers look for a ValueError.",
+        raising(first_not_finite, other),
     )
 
 
@@ -1617,8 +1622,8 @@ def frozen_measured_too(model, x):
 )
 def stopped_by_a_frozen_parameter(model, x):
     names, parameters = zip(*model.named_parameters(), strict=True)
-    found = torch.autograd.grad(mean_square(model, x), parameters, allow_unused=True)
-    found = dict(zip(names, found, strict=True))
+    arrived = torch.autograd.grad(mean_square(model, x), parameters, allow_unused=True)
+    found = dict(zip(names, arrived, strict=True))
     refuse(found)
     return {name: None if one is None else length(one) for name, one in found.items()}
 
@@ -1638,8 +1643,8 @@ def stopped_by_none(model, x):
 )
 def stopped_by_an_unused_parameter(model, x):
     trained = {name: one for name, one in model.named_parameters() if one.requires_grad}
-    found = torch.autograd.grad(mean_square(model, x), list(trained.values()))
-    found = dict(zip(trained, found, strict=True))
+    arrived = torch.autograd.grad(mean_square(model, x), list(trained.values()))
+    found = dict(zip(trained, arrived, strict=True))
     refuse(found)
     return {
         name: length(found[name]) if name in found else None for name, _ in model.named_parameters()
