@@ -1816,4 +1816,41 @@ alibi_bias.add(
 
 # The quiz
 
-positions_quiz = quiz_mistakes("positions_quiz", "cadbca", {})
+positions_quiz = quiz_mistakes(
+    "positions_quiz",
+    "cadbca",
+    {
+        1: {
+            "a": "Output 0 belongs to the token that is first now, so they moved.",
+            "b": "Each token still reads the same tokens, with the same weights; only their order "
+            "differs.",
+            "d": "Each token has weights of its own, so the outputs do not become one mean.",
+        },
+        2: {
+            "b": "Pairs do not overlap: pair 0 has columns 0 and 1.",
+            "c": "That is the table in two halves. Here a sine and its cosine are neighbours.",
+            "d": "A pair has two columns, and column 1 is the cosine of pair 0.",
+        },
+        3: {
+            "a": "An optimizer trains parameters only, and a plain tensor is none.",
+            "b": "`state_dict()` lists parameters and buffers. A plain tensor is neither.",
+            "c": "On the CPU you see no difference. Think of `.to(device)`.",
+        },
+        4: {
+            "a": "nn.Embedding makes nothing up: it holds 512 rows, and asking for row 512 is an "
+            "error.",
+            "c": "Nothing wraps around by itself, and two tokens with one position would be wrong.",
+            "d": "What would be added to token 512? Count the rows.",
+        },
+        5: {
+            "a": "Turn both by 1 radian more: the angle between them stays.",
+            "b": "The key is turned as well, by its own position.",
+            "d": "That holds when both turn by the same angle. These two turn by different ones.",
+        },
+        6: {
+            "b": "All shapes fit: both conventions turn D features into D features.",
+            "c": "Every pairing turns pairs, and turning keeps lengths. So that test says nothing.",
+            "d": "At position 0 they agree. At any other, different features are mixed.",
+        },
+    },
+)
