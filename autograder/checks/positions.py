@@ -186,7 +186,7 @@ def add_module_checks(exercise, rows_of, tables):
             tried.append((x, x + rows, module.call((x,), seed=2).value))
         for x, expected, result in tried:
             what = f"x is {tuple(x.shape)}, and the result"
-            same(result, expected, what, rtol=1e-4, atol=2e-4)
+            close(result, expected, what, rtol=1e-4, atol=2e-4)
 
     def drops_out_of_the_sum(answer, reference, draw):
         x, p = draw.normal(5, 40, 12), draw.number(0.25, 0.45)
@@ -197,11 +197,11 @@ def add_module_checks(exercise, rows_of, tables):
             total = x + rows_of(module, draw, 40, most, 12)
             drops_the_sum(module, x, total, p)
             quiet = module.eval().call((x,), seed=5).value
-            same(quiet, total, "In eval mode the result", rtol=1e-4, atol=2e-4)
+            close(quiet, total, "In eval mode the result", rtol=1e-4, atol=2e-4)
         module = made(answer, 12, 40)
         total = x + rows_of(module, draw, 40, 40, 12)
         plain = module.call((x,), seed=5).value
-        same(plain, total, "With no dropout given the result", rtol=1e-4, atol=2e-4)
+        close(plain, total, "With no dropout given the result", rtol=1e-4, atol=2e-4)
 
     def refuses_what_is_too_long(answer, reference, draw):
         for width, most, length in ((4, 6, 7), (6, 1, 4), (2, 5, 20)):
@@ -298,10 +298,14 @@ def refuses_another_width(answer, reference, draw):
 
 @sinusoidal.check(points=1, needs=["adds_a_row_to_each_token"])
 def keeps_the_dtype_of_x(answer, reference, draw):
-    """The result has the dtype of `x`, whether or not the module was moved to that dtype."""
+    """The result has the dtype of `x`, whether or not the module was moved to it."""
     x = draw.normal(3, 5, 6)
     keeps_dtypes(answer(6, 11).eval(), x)
     keeps_dtypes(lambda x: answer(6, 11).eval().to(dtype=x.dtype)(x), x)
+    module = answer(6, 11).eval()
+    before = module(x)
+    module(x.bfloat16())
+    same(module(x), before, "After a bfloat16 call, the result for a float32 x")
 
 
 @sinusoidal.check(points=1, needs=["adds_a_row_to_each_token"])

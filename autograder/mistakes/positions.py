@@ -794,6 +794,17 @@ class ReturnsFloat32(Sinusoidal):
         return self.combine(x, self.rows(x))
 
 
+@sinusoidal(
+    "You converted the table itself, `self.pe = self.pe.to(...)`. After one bfloat16 input it has "
+    "lost its digits for good. Convert the rows that you add.",
+    "table converted for good",
+)
+class ConvertsTheTable(Sinusoidal):
+    def rows(self, x):
+        self.pe = self.pe.to(x.dtype)
+        return super().rows(x)
+
+
 @sinusoidal("You returned float32 whatever came in. The result has x's dtype.", "always float32")
 class AlwaysFloat32(Sinusoidal):
     def forward(self, x):
