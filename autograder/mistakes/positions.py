@@ -158,10 +158,11 @@ both_tables(
     "Your even columns are cosines. Sines stand in the even columns, cosines in the odd ones.",
     table_by(waves=(torch.cos, torch.sin)),
 )
-both_tables(
+from_one = table_by(position=lambda length: torch.arange(1, length + 1, dtype=torch.float64))
+sinusoidal_table.add(
     "counted from 1",
     "Your first row is position 1. Positions are counted from 0: the first row is 0, 1, 0, 1, …",
-    table_by(position=lambda length: torch.arange(1, length + 1, dtype=torch.float64)),
+    from_one,
 )
 both_tables(
     "frequencies grow",
@@ -232,8 +233,10 @@ both_tables(
 )
 both_tables(
     "integer division",
-    "Your exponent is divided with `//`, which leaves a whole number, 0 or -1. Divide with `/`.",
+    "Your exponent is made of whole numbers: divided with `//`, or integers only. Divide with `/`, "
+    "and begin from floats.",
     table_by(power(lambda i, width: -(-2 * i // width))),
+    table_by(power(lambda i, width: math.inf if i else 0.0)),
 )
 both_tables(
     "angles in half precision",
@@ -337,6 +340,7 @@ odd_table(
     "odd width a column too many",
     "At odd C your table has C + 1 columns. The last sine has no cosine beside it.",
     lambda length, d_model: right_table(length, d_model + 1),
+    table_by(arrange=lambda sines, cosines, width: torch.stack([sines, cosines], -1).flatten(1)),
 )
 odd_table(
     "odd width ends on a cosine",
@@ -404,21 +408,17 @@ both(
     {"rows": lambda self, x: all_rows(self)[: x.shape[0]][:, None]},
     {"rows": lambda self, x: all_rows(self)[None, : x.shape[0]]},
 )
-both(
-    "off by one",
-    "Token 0 got row 1. Positions are counted from 0: the first token gets row 0.",
-    {"rows": lambda self, x: all_rows(self)[1 : x.shape[1] + 1]},
-    rows_at(lambda x: torch.arange(1, x.shape[1] + 1, device=x.device)),
-)
-learned.add(
-    "off by one, looked up",
-    "Token 0 got row 1. Positions are counted from 0: the first token gets row 0.",
-    type(
-        "Module",
-        (Learned,),
-        {"positions": lambda self, x: torch.arange(1, x.shape[1] + 1, device=x.device)},
-    ),
-)
+OFF_BY_ONE = "Token 0 got row 1. Positions are counted from 0: the first token gets row 0."
+for mistakes, right, others in (
+    (sinusoidal, Sinusoidal, [with_table(from_one)]),
+    (learned, Learned, []),
+):
+    mistakes.add(
+        "off by one",
+        OFF_BY_ONE,
+        type("Module", (right,), {"rows": lambda self, x: all_rows(self)[1 : x.shape[1] + 1]}),
+        *others,
+    )
 both(
     "counted backwards",
     "You counted from the end: the last token got row 0. The first token gets it.",
@@ -782,16 +782,23 @@ class MadeInForward(nn.Module):
         return self.dropout(x + rows)
 
 
-@sinusoidal(
-    "For a float16 or bfloat16 x you returned float32: x plus a float32 table is float32. Convert "
-    "the table, or the sum, with `.to(x.dtype)`.",
+def keeps_the_float32_table(self, x):
+    self.too_long(x)
+    self.other_width(x)
+    return self.combine(x, self.rows(x))
+
+
+sinusoidal.add(
     "returns float32",
+    "For a float16 or bfloat16 x you returned float32: x plus a float32 table is float32. Convert "
+    "the rows, or the sum, with `.to(x.dtype)`.",
+    type("Module", (Sinusoidal,), {"forward": keeps_the_float32_table}),
+    type(
+        "Module",
+        (Sinusoidal,),
+        {"forward": lambda self, x: keeps_the_float32_table(self, x.float())},
+    ),
 )
-class ReturnsFloat32(Sinusoidal):
-    def forward(self, x):
-        self.too_long(x)
-        self.other_width(x)
-        return self.combine(x, self.rows(x))
 
 
 @sinusoidal(
@@ -803,12 +810,6 @@ class ConvertsTheTable(Sinusoidal):
     def rows(self, x):
         self.pe = self.pe.to(x.dtype)
         return super().rows(x)
-
-
-@sinusoidal("You returned float32 whatever came in. The result has x's dtype.", "always float32")
-class AlwaysFloat32(Sinusoidal):
-    def forward(self, x):
-        return super().forward(x.float())
 
 
 def asserts_width(self, x):
@@ -1010,7 +1011,7 @@ class LearnedFloat32(Learned):
 
 # apply_rope
 
-"""A rotation in its parts: pairs(x) gives (a, b), join puts them back, angle makes the angles."""
+# A rotation in its parts: `pairs` gives (a, b), `join` puts them back, `angles` makes the angles.
 
 
 def neighbours(x):
@@ -1462,14 +1463,6 @@ def rope_half_detached(x, positions, base=10000.0):
     return interleave(*turn(a, b.detach(), angles(x, positions, base))).to(x.dtype)
 
 
-@apply_rope(
-    "The result is float32, since the cosines are. It has x's dtype: end with `.to(x.dtype)`.",
-    "returns float32",
-)
-def rope_returns_float32(x, positions, base=10000.0):
-    return right_apply_rope(x.float(), positions, base)
-
-
 def rope_promotes(x, positions, base=10000.0):
     if x.shape[-1] % 2:
         raise ValueError("odd width")
@@ -1482,10 +1475,11 @@ def rope_returns_float64(x, positions, base=10000.0):
 
 
 apply_rope.add(
-    "dtype left to chance",
-    "The float32 cosines made the result of a half-precision x float32. It has x's dtype: end with "
-    "`.to(x.dtype)`.",
+    "returns float32",
+    "For a float16 or bfloat16 x the result is float32, since the cosines are. It has x's dtype: "
+    "end with `.to(x.dtype)`.",
     rope_promotes,
+    lambda x, positions, base=10000.0: right_apply_rope(x.float(), positions, base),
 )
 
 
