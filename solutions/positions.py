@@ -31,6 +31,7 @@ class SinusoidalPositionalEncoding(nn.Module):
     def __init__(self, d_model, max_len=4096, dropout=0.0):
         super().__init__()
         ### BEGIN SOLUTION
+        self.pe: torch.Tensor
         self.register_buffer("pe", sinusoidal_table(max_len, d_model)[None])
         self.dropout = nn.Dropout(dropout)
         ### END SOLUTION

@@ -575,7 +575,7 @@ def rope_stays_on_the_device(answer, reference, draw):
 # alibi_bias
 
 # Minus the logarithm (to base 2) of each head's slope.
-EXPONENTS = {
+EXPONENTS: dict[int, list[float]] = {
     1: [8],
     2: [4, 8],
     3: [4, 8, 2],

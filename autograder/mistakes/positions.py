@@ -161,7 +161,7 @@ both_tables(
 from_one = table_by(position=lambda length: torch.arange(1, length + 1, dtype=torch.float64))
 sinusoidal_table.add(
     "counted from 1",
-    "Your first row is position 1. Positions are counted from 0: the first row is 0, 1, 0, 1, …",
+    "Your first row is position 1. Positions are counted from 0: 0, 1, 0, 1, … comes first.",
     from_one,
 )
 both_tables(
@@ -526,28 +526,26 @@ both(
 )
 
 
-def with_dropout(right, made):
-    class Module(right):
-        def __init__(self, d_model, max_len=4096, dropout=0.0):
-            super().__init__(d_model, max_len)
-            self.dropout = nn.Dropout(made(dropout))
+def with_dropout(right, p):
+    def make(self, d_model, max_len=4096, dropout=0.0):
+        right.__init__(self, d_model, max_len)
+        self.dropout = nn.Dropout(p)
 
-    return Module
+    return type("Module", (right,), {"__init__": make})
 
 
 def with_defaults(right, default_len=4096, default_dropout=0.0):
-    class Module(right):
-        def __init__(self, d_model, max_len=default_len, dropout=default_dropout):
-            super().__init__(d_model, max_len, dropout)
+    def make(self, d_model, max_len=default_len, dropout=default_dropout):
+        right.__init__(self, d_model, max_len, dropout)
 
-    return Module
+    return type("Module", (right,), {"__init__": make})
 
 
 for mistakes, right in ((sinusoidal, Sinusoidal), (learned, Learned)):
     mistakes.add(
         "dropout fixed at 0.1",
         "The `dropout` you are given is not used: yours is always 0.1.",
-        with_dropout(right, lambda dropout: 0.1),
+        with_dropout(right, 0.1),
     )
     mistakes.add(
         "dropout 0.1 by default",
