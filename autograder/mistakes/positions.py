@@ -618,8 +618,8 @@ both(
     {
         "too_long": no_error,
         "forward": lambda self, x: (
-            type(self).__bases__[0].forward(self, x[:, : len(all_rows(self))])
-        ),
+            Sinusoidal if isinstance(self, Sinusoidal) else Learned
+        ).forward(self, x[:, : len(all_rows(self))]),
     },
 )
 both(
@@ -722,6 +722,9 @@ sinusoidal.add(
 class OtherShape(Sinusoidal):
     """Keeps its table in a shape of its own; `all_rows` and `rows` read (max_len, C) from it."""
 
+    def reshaped(self, pe):
+        raise NotImplementedError
+
     def __init__(self, d_model, max_len=4096, dropout=0.0):
         super().__init__(d_model, max_len, dropout)
         self.register_buffer("pe", self.reshaped(self.pe))
@@ -755,6 +758,7 @@ class OtherName(Sinusoidal):
         super().__init__(d_model, max_len, dropout)
         table = self.pe
         del self.pe
+        self.table: torch.Tensor
         self.register_buffer("table", table)
 
     def forward(self, x):
@@ -860,6 +864,9 @@ class WithoutEmbedding(nn.Module):
     """Adds the first rows of what `table` makes in `__init__`, kept as an attribute `name`."""
 
     name = "position_embedding"
+
+    def made(self, rows, width):
+        raise NotImplementedError
 
     def __init__(self, d_model, max_len=4096, dropout=0.0):
         super().__init__()
@@ -1430,7 +1437,8 @@ def heads_as_one(x, positions, base=10000.0):
 def changes_x_in_place(x, positions, base=10000.0):
     if x.shape[-1] % 2:
         raise ValueError("odd width")
-    a, b = turn(*(half.clone() for half in neighbours(x)), angles(x, positions, base))
+    a, b = neighbours(x.clone())
+    a, b = turn(a, b, angles(x, positions, base))
     x[..., 0::2] = a.to(x.dtype)
     x[..., 1::2] = b.to(x.dtype)
     return x
@@ -1464,7 +1472,8 @@ def rope_half_detached(x, positions, base=10000.0):
 def rope_promotes(x, positions, base=10000.0):
     if x.shape[-1] % 2:
         raise ValueError("odd width")
-    return interleave(*turn(*neighbours(x), angles(x, positions, base, dtype=torch.float32)))
+    a, b = neighbours(x)
+    return interleave(*turn(a, b, angles(x, positions, base, dtype=torch.float32)))
 
 
 @apply_rope("The result is float64. It has x's dtype: end with `.to(x.dtype)`.", "returns float64")
