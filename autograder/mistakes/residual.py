@@ -624,8 +624,9 @@ dropping(
     "the whole tensor.",
     lambda m, update: update * m.dropout(torch.ones_like(update[(0,) * (update.dim() - 1)])),
 )
-for catalogue, right in BOTH:
 
+
+def drops_by_default(catalogue, right: Any):
     class DropsByDefault(right):
         def __init__(self, width, branch, dropout=0.1):
             super().__init__(width, branch, dropout)
@@ -636,19 +637,26 @@ for catalogue, right in BOTH:
         DropsByDefault,
     )
 
+
+for catalogue, right in BOTH:
+    drops_by_default(catalogue, right)
+
 # What is made in __init__
 
 
 def parts(name, sentence, make):
     """Add a slip in `__init__` to both: `make(module, width, branch, p)`, after the right parts."""
-    for catalogue, right in BOTH:
 
+    def made(right: Any):
         class Module(right):
             def __init__(self, width, branch, dropout=0.0):
                 super().__init__(width, branch, dropout)
                 make(self, width, branch, dropout)
 
-        catalogue.add(name, sentence, Module)
+        return Module
+
+    for catalogue, right in BOTH:
+        catalogue.add(name, sentence, made(right))
 
 
 def renamed(right: Any, old, new):
@@ -784,8 +792,7 @@ def calling(name, sentence, call):
     post_norm.add(name, sentence, InPost)
 
 
-for catalogue, right in BOTH:
-
+def takes_too_little(catalogue, right: Any):
     class NoArguments(right):
         def forward(self, x):
             return super().forward(x)
@@ -822,6 +829,10 @@ for catalogue, right in BOTH:
         "`forward` takes one further argument. There may be any number: `*args, **kwargs`.",
         OneMore,
     )
+
+
+for catalogue, right in BOTH:
+    takes_too_little(catalogue, right)
 calling(
     "arguments_swallowed",
     "`forward` takes the further arguments and does not hand them on. The branch needs them: "
