@@ -124,7 +124,7 @@ def _run(
                 cell.outputs = [
                     new_output("error", ename="Stopped", evalue=message, traceback=[message])
                 ]
-                for name in _defined_by(nb.cells[place], done):
+                for name in _defined_by(cell, done):
                     done.zeros[name] = message
                 raise Stopped(message) from stopped
 
@@ -147,12 +147,7 @@ def _ruled_out(exercise: Exercise, cells: list[reading.Cell]) -> Report | None:
         return None
     path, line = found
     where = f" (line {line} of its cell)" if line else ""
-    return Report.nothing(
-        exercise,
-        0,
-        f"`{path}`{where} is {exercise.ruled_out.says}, which is what this exercise is about. "
-        "Write the arithmetic yourself.",
-    )
+    return Report.nothing(exercise, 0, exercise.ruled_out.refuse(path, where))
 
 
 def _defined_by(cell: NotebookNode, done: Execution) -> list[str]:

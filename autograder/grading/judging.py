@@ -82,10 +82,8 @@ _folders: list[Path] = []
 def kernel_source(lesson: Lesson, sandbox: str) -> KernelSource:
     """This process's own source of kernels for a lesson; closed when the process ends.
 
-    `sandbox` is "bwrap", "none", or "auto", which is bwrap or a CourseError that says what to do.
+    `sandbox` is "none", "bwrap" or "auto": both are bwrap, or a CourseError that says what to do.
     """
-    if sandbox == "auto":
-        check_sandbox()
     source = KernelSource(lesson, "none" if sandbox == "none" else "bwrap", Limits())
     atexit.register(source.close)
     _folders.append(source.folder)

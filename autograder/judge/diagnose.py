@@ -21,8 +21,7 @@ def run_check(
     The draws depend on the seed, the exercise and the check alone, so every answer meets the same.
     """
     recorder = Recorder(link)
-    ruled_out = exercise.ruled_out.says if exercise.ruled_out else ""
-    answer = Subject(recorder, exercise.name, ruled_out=ruled_out)
+    answer = Subject(recorder, exercise.name, ruled_out=exercise.ruled_out)
     reference = Subject(LocalLink(Agent(exercise.reference, (), device)), "the reference")
     try:
         check.run(answer, reference, Draw(seed, exercise.name, check.name, device=device))

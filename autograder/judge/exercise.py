@@ -15,6 +15,13 @@ class RuledOut:
     says: str
     names: frozenset[str]
 
+    def refuse(self, call: str, where: str = "") -> str:
+        """The sentence for an answer that makes this call; `where` may be " (line 3 ...)"."""
+        return (
+            f"`{call}`{where} is {self.says}, which is what this exercise is about. "
+            "Write the arithmetic yourself."
+        )
+
 
 @dataclass(frozen=True)
 class Check:

@@ -13,12 +13,15 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from autograder.judge.agent import Agent, TooLong
 from autograder.judge.values import Handle, walk
+
+if TYPE_CHECKING:  # this file goes into the sandbox, and the exercises' vocabulary does not
+    from autograder.judge.exercise import RuledOut
 
 SECONDS = 10.0
 
@@ -147,11 +150,16 @@ class Subject:
     """An answer, or something it returned (`handle`), called by `name` in messages.
 
     Every method raises Failure, with a sentence for the student, where the answer raised, used a
-    function that `ruled_out` (its words for people) forbids, or returned what can't be read.
+    function that is `ruled_out`, or returned what can't be read.
     """
 
     def __init__(
-        self, link: Link, name: str, handle: int = 0, ruled_out: str = "", type_name: str = ""
+        self,
+        link: Link,
+        name: str,
+        handle: int = 0,
+        ruled_out: RuledOut | None = None,
+        type_name: str = "",
     ):
         self._link, self._name, self._handle, self._ruled_out = link, name, handle, ruled_out
         self.type_name = type_name
@@ -159,10 +167,6 @@ class Subject:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The result of a call; what is not plain data comes back as a Subject."""
         return self.call(args, kwargs).value
-
-    def untaped(self, *args: Any, **kwargs: Any) -> Any:
-        """The result of a call under `torch.no_grad()`."""
-        return self.call(args, kwargs, grad=False).value
 
     def backward(self, gradient: torch.Tensor, *args: Any, **kwargs: Any) -> Outcome:
         """A call and, from its one tensor, `gradient` run back to every argument and parameter."""
@@ -288,11 +292,11 @@ class Subject:
     def _perform(self, **request: Any) -> dict[str, Any]:
         reply = self._link.perform({"target": self._handle, **request})
         if reply["ruled_out"]:
+            if self._ruled_out is None:  # only a forged reply says so
+                raise Failure(f"{self._name} gave a reply that makes no sense.")
             name, line = reply["ruled_out"][0]
-            where = f" (line {line} of your code)" if line else ""
             raise Failure(
-                f"`{name}`{where} is {self._ruled_out}, which is what this exercise is about. "
-                "Write the arithmetic yourself."
+                self._ruled_out.refuse(name, f" (line {line} of your code)" if line else "")
             )
         return reply
 
