@@ -1,6 +1,5 @@
 """The folder in which nbgrader works, OUT/course, and the gradebook next to it."""
 
-import errno
 import hashlib
 import logging
 import os
@@ -27,7 +26,7 @@ from autograder import builder, kernels
 from autograder.course import ROOT, CourseError, Lesson
 from autograder.grading.config import FILE, configure
 from autograder.grading.handing_over import handed_over
-from autograder.grading.judging import Judged
+from autograder.grading.judging import DISK, Judged
 from autograder.grading.outcomes import write_whole
 
 # nbgrader opens the gradebook a dozen times for a submission, and each time with a new engine that
@@ -36,13 +35,18 @@ nbgrader.api.create_engine = cache(nbgrader.api.create_engine)
 # For a new gradebook it starts alembic as a command, which takes seconds and may not be on PATH.
 nbgrader.api.get_alembic_version = lambda: ScriptDirectory(ALEMBIC_DIR).get_current_head()
 
-DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
+
+LONGEST_ID = 120  # characters that nbgrader's tables have room for, and bytes that a folder has
 
 
 def nbgrader_id(student: str) -> str:
     """The student's name as nbgrader can bear it: it takes names for patterns and strips spaces."""
     pattern = r"[][*?%\x00-\x1f]|^\s|\s$"
-    return re.sub(pattern, lambda match: urllib.parse.quote(match[0], safe=""), student)
+    found = re.sub(pattern, lambda match: urllib.parse.quote(match[0], safe=""), student)
+    if len(found.encode()) > LONGEST_ID:
+        digest = hashlib.sha256(student.encode()).hexdigest()[:16]
+        found = found.encode()[: LONGEST_ID - 17].decode("utf-8", "ignore") + f"~{digest}"
+    return found
 
 
 class _Caught(logging.Handler):
@@ -79,7 +83,7 @@ class CourseFolder:
         try:
             (self.root / "exchange").mkdir(parents=True, exist_ok=True)
             more = "".join(f", {key}={value!r}" for key, value in self.settings.items() if value)
-            write_whole(self.root / "nbgrader_config.py", FILE.format(more=more))
+            write_whole(self.root / "nbgrader_config.py", FILE.format(more=more), private=True)
         except OSError as error:
             raise CourseError(f"Cannot write to {self.out}: {error.strerror}.") from error
         handler = logging.FileHandler(self.root / "nbgrader.log", encoding="utf-8")
@@ -179,7 +183,9 @@ class CourseFolder:
         target.write_text(judged.notebook, "utf-8")
         with Gradebook(self.db_url) as gradebook:
             known = gradebook.update_or_create_student(name)
-            known.last_name = known.last_name or student  # what the formgrader lists
+            # What the formgrader lists; it would print a first name that is missing as None.
+            known.last_name = known.last_name or student[:LONGEST_ID]
+            known.first_name = known.first_name or ""
             gradebook.db.commit()
         handed_over[name, stem] = judged
         try:
