@@ -183,9 +183,9 @@ class CourseFolder:
         target.write_text(judged.notebook, "utf-8")
         with Gradebook(self.db_url) as gradebook:
             known = gradebook.update_or_create_student(name)
-            # What the formgrader lists; it would print a first name that is missing as None.
+            # What the formgrader lists; what is missing it would print as None.
             known.last_name = known.last_name or student[:LONGEST_ID]
-            known.first_name = known.first_name or ""
+            known.first_name, known.email = known.first_name or "", known.email or ""
             gradebook.db.commit()
         handed_over[name, stem] = judged
         try:
