@@ -69,10 +69,14 @@ def close(
         return
     index = tuple(wrong.nonzero()[0].tolist())
     count = int(wrong.sum())
-    of = f"{count} of {wrong.numel()} values differ, the first" if wrong.numel() > 1 else "it"
-    place = f" at index {list(index)}" if index else ""
+    many = (
+        f" came out wrong in {count} of {wrong.numel()} values: the first"
+        if wrong.numel() > 1
+        else ""
+    )
+    place = f", at index {list(index)}," if index else ""
     raise Failure(
-        f"{what}: {of}{place} is {_number(got[index])} and should be {_number(expected[index])}."
+        f"{what}{many}{place} is {_number(got[index])} and should be {_number(expected[index])}."
         + (f" {note}" if note else "")
     )
 
