@@ -103,6 +103,7 @@ def _start(connection: dict[str, Any], limits: Limits, confined: bool) -> tuple[
     if ours.recv(1) != b"r":
         raise Ended(f"Its kernel did not start: {_wait(kernel)}.")
     linux.limit(resource.RLIMIT_DATA, OWN_BYTES)
+    _be_deaf()
     if confined:
         linux.dumpable(False)
     if connection["folder"] == FOLDER:
@@ -113,6 +114,14 @@ def _start(connection: dict[str, Any], limits: Limits, confined: bool) -> tuple[
             pass  # without namespaces of our own; see the README on what is not defended
     ours.sendall(b"g")
     return kernel, ours
+
+
+def _be_deaf() -> None:
+    """Ignore what the kernel's user may send. Process 1 is spared most of it, but not what is sent
+    to one of its threads that blocks signals, as those of zmq do.
+    """
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _close_all_but(handle: int) -> None:
