@@ -105,12 +105,13 @@ def _draw(rows: list[Row], path: Path) -> None:
         plot.set_axis_off()
     for plot, name in zip(plots, names, strict=False):
         own = [row for row in rows if row.lesson == name]
-        for count, shade in zip(sorted({row.workers for row in own}), _SHADES, strict=False):
+        counts = sorted({row.workers for row in own})
+        for count, shade in zip(counts, _SHADES, strict=False):
             some = [row for row in own if row.workers == count]
             places, rates = [row.notebooks for row in some], [row.rate for row in some]
             label = f"autograder, {count} worker{'s' * (count > 1)}"
             plot.plot(places, rates, color=shade, marker="o", label=label)
-            for row in some:
+            for row in some if count == counts[-1] else ():
                 text = f"×{row.ratio:.1f}"
                 plot.annotate(text, (row.notebooks, row.rate), (0, 5), textcoords="offset points")
         first = {row.notebooks: row.plain_rate for row in own}
