@@ -231,9 +231,13 @@ class Subject:
                 return Kind(kind, [str(base) for base in bases])
         return Kind("value", ["object"])  # what it says of itself makes no sense
 
-    def describe(self) -> Description:
-        """Parameters, buffers and submodules; Failure if this is no nn.Module."""
-        reply = self._perform(do="describe")
+    def describe(self, values: bool = True) -> Description:
+        """Parameters, buffers and submodules; Failure if this is no nn.Module.
+
+        Without `values` the `state` is empty: so a check of names and shapes recognises a mistake
+        whatever its layers were drawn as.
+        """
+        reply = self._perform(do="describe", values=values)
         if reply["error"]:
             raise Failure(explain(reply["error"], self._name))
         found = reply["value"]
