@@ -76,6 +76,8 @@ def has_parameters(module: Subject, expected: dict[str, float], width: int) -> N
 
 def has_layers(module: Subject, layers: dict[str, tuple[int, int]], bias: bool = True) -> None:
     """Fail unless `module` trains these linear layers, (outputs, inputs) each, and nothing else."""
+    if not isinstance(module, Subject):
+        raise Failure(f"An nn.Module was asked for; this is a {type(module).__name__}.")
     found = module.describe(values=False)
     shapes: dict[str, tuple[int, ...]] = {}
     for name, (outputs, inputs) in layers.items():
