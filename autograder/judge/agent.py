@@ -57,9 +57,11 @@ class Agent:
     def perform(self, request: dict[str, Any]) -> dict[str, Any]:
         """Do what `request["do"]` names; the reply has a `value` or an `error`, and `printed`."""
         actions: dict[str, Callable[..., dict[str, Any]]] = {
+            "assign": self._assign,
             "call": self._call,
             "describe": self._describe,
             "load": self._load,
+            "make": self._make,
             "mode": self._mode,
             "move": self._move,
             "read": self._read,
@@ -233,6 +235,17 @@ class Agent:
         for kind, key in path:
             target = target[key] if kind == "item" else getattr(target, key)
         return {"value": self._export(target)}
+
+    def _make(self, target: Any, recipe: Recipe) -> dict[str, Any]:
+        """A module made from `recipe`, to be prepared before an answer is given it."""
+        return {"value": self._export(self._admit(recipe, None, False))}
+
+    def _assign(self, target: Any, path: Sequence[str], value: Any) -> dict[str, Any]:
+        """Set the attribute at the end of `path`: a number, a tensor, a module from a recipe."""
+        for name in path[:-1]:
+            target = getattr(target, name)
+        setattr(target, path[-1], self._admit(value, None, False))
+        return {}
 
     def _admit(self, leaf: Any, backward: Any, meta: bool) -> Any:
         """An argument as the answer gets it: handles become objects, tensors become its own."""
