@@ -13,7 +13,9 @@ import torch
 from autograder.judge import Exercise, Failure, close, same, shape_of
 from autograder.judge.properties import (
     agrees_in_gradients,
+    keeps_dtypes,
     leaves_untouched,
+    refuses,
     same_at_every_call,
 )
 from autograder.judge.quiz import quiz
@@ -26,6 +28,9 @@ alibi_bias = Exercise("alibi_bias")
 positions_quiz = quiz("positions_quiz", "cadbca")
 
 HALF = (torch.bfloat16, torch.float16)
+# Half precision comes first: two right float32 tables differ in a float64 result, so that a mistake
+# would not be recognised there.
+DTYPES = (*HALF, torch.float64, torch.float32)
 
 
 def name_of(dtype):
@@ -42,43 +47,6 @@ def waves(positions, width):
     """The rows of the table for `positions`, (len(positions), width), float64."""
     rows = [[wave(position, column, width) for column in range(width)] for position in positions]
     return torch.tensor(rows, dtype=torch.float64).reshape(len(positions), width)
-
-
-def keeps_each_dtype(call, x):
-    """Fail unless a call on x of each dtype returns that dtype, with about the same values.
-
-    Half precision comes first. Two right float32 tables differ in a float64 result, so that a
-    mistake would not be recognised there.
-    """
-    plain = call(x)
-    for dtype in (*HALF, torch.float64):
-        result = call(x.to(dtype))
-        shape_of(result, plain.shape)
-        if result.dtype != dtype:
-            raise Failure(
-                f"For a {name_of(dtype)} x the result is {name_of(result.dtype)}; {name_of(dtype)} "
-                "was asked for. Cast back with `.to(x.dtype)`."
-            )
-        # Wide enough for arithmetic that is carried out in half precision throughout.
-        close(result, plain, f"The result for a {name_of(dtype)} x", rtol=5e-2, atol=5e-2)
-    if plain.dtype != torch.float32:
-        raise Failure(f"For a float32 x the result is {name_of(plain.dtype)}.")
-
-
-def refuses(call, when):
-    """Fail unless `call`, an attempt, raised ValueError; `when` says what it was given."""
-    error = call.error
-    if error is None:
-        value = call.value
-        came = f"of shape {tuple(value.shape)} " if isinstance(value, torch.Tensor) else ""
-        raise Failure(f"{when}: a ValueError was asked for, and a result {came}came back.")
-    if error["type"] == "NotImplementedError":
-        raise Failure(f"{when}: the line `raise NotImplementedError()` still runs.")
-    if "ValueError" not in error["bases"]:
-        raise Failure(
-            f"{when}: a ValueError was asked for, and it stopped with {error['type']} "
-            f"({error['message'][:120]}). Test for it and `raise ValueError(...)` yourself."
-        )
 
 
 # sinusoidal_table
@@ -331,8 +299,8 @@ def refuses_another_width(answer, reference, draw):
 def keeps_the_dtype_of_x(answer, reference, draw):
     """The result has the dtype of `x`, whether or not the module was moved to it."""
     x = draw.normal(3, 5, 6)
-    keeps_each_dtype(answer(6, 11).eval(), x)
-    keeps_each_dtype(lambda x: answer(6, 11).eval().to(dtype=x.dtype)(x), x)
+    keeps_dtypes(answer(6, 11).eval(), x, dtypes=DTYPES)
+    keeps_dtypes(lambda x: answer(6, 11).eval().to(dtype=x.dtype)(x), x, dtypes=DTYPES)
     module = answer(6, 11).eval()
     before = module(x)
     module(x.bfloat16())
@@ -387,7 +355,7 @@ def keeps_the_dtype(answer, reference, draw):
         module = made(answer, 6, 11).eval().load(position_embedding__weight=weight)
         return module.to(dtype=x.dtype)(x)
 
-    keeps_each_dtype(moved, draw.normal(3, 5, 6))
+    keeps_dtypes(moved, draw.normal(3, 5, 6), dtypes=DTYPES)
 
 
 @learned.check(points=2, needs=["adds_a_row_to_each_token"])
@@ -557,13 +525,24 @@ def lets_gradients_flow(answer, reference, draw):
         {"x": x},
         back,
     )
+    # Whatever the frequencies are: a turn is linear, so its gradient fits its own values.
+    x, back, other = (draw.normal(2, 3, 4, 6) for _ in range(3))
+    gradient = answer.backward(back, x, positions).gradients[0]
+    shape_of(gradient, x.shape, "At D = 6 the gradient of `x`")
+    close(
+        (gradient * other).sum(dim=-1),
+        (back * answer(other, positions)).sum(dim=-1),
+        "At D = 6 the gradient of `x`, as a change of the result,",
+        rtol=1e-4,
+        atol=1e-4,
+    )
 
 
 @apply_rope.check(points=1, needs=["turns_a_pair"])
 def rope_keeps_the_dtype(answer, reference, draw):
     """The result has the dtype of `x`: float64, float32, float16 or bfloat16."""
     positions = given_positions(draw, 4)
-    keeps_each_dtype(lambda x: answer(x, positions), draw.normal(2, 3, 4, 6))
+    keeps_dtypes(lambda x: answer(x, positions), draw.normal(2, 3, 4, 6), dtypes=DTYPES)
 
 
 @apply_rope.check(points=1, needs=["turns_a_pair"])

@@ -12,7 +12,12 @@ from torch import nn
 from torch.nn import functional as F
 
 from autograder.judge import Exercise, Failure, Subject, close, recipe, same, shape_of, untouched
-from autograder.judge.properties import agrees_in_gradients, keeps_dtypes, leaves_untouched
+from autograder.judge.properties import (
+    agrees_in_gradients,
+    keeps_dtypes,
+    leaves_untouched,
+    refuses,
+)
 from autograder.judge.quiz import quiz
 
 residual = Exercise("residual")
@@ -22,15 +27,6 @@ gradient_report = Exercise("gradient_report")
 residual_quiz = quiz("residual_quiz", "cadbda")
 
 SHAPES = ((2, 3, 5), (4, 7), (6,), (3, 1, 4), (2, 1, 3, 2, 4))
-
-
-def raised(outcome, what):
-    """The message of the ValueError that a call raised; Failure if it raised none."""
-    if outcome.error is None:
-        raise Failure(f"{what}: no error was raised; a ValueError was asked for.")
-    if "ValueError" not in outcome.error["bases"]:
-        raise Failure(f"{what}: it raised {outcome.error['type']}; a ValueError was asked for.")
-    return outcome.error["message"]
 
 
 # residual
@@ -66,7 +62,7 @@ def all_refused(answer, pairs, draw):
     # All are tried before any is judged: which ones pass tells one mistake from another.
     tried = {pair: answer.attempt(tuple(draw.normal(*one) for one in pair)) for pair in pairs}
     return {
-        pair: raised(outcome, f"x has shape {pair[0]}, update {pair[1]}")
+        pair: refuses(outcome, f"x has shape {pair[0]}, update {pair[1]}")
         for pair, outcome in tried.items()
     }
 
@@ -596,7 +592,7 @@ def overflowing(answer, draw, columns):
 
 def names_first(outcome, model, right, what):
     """Fail unless a ValueError was raised whose message names `right` before other parameters."""
-    message = raised(outcome, what)
+    message = refuses(outcome, what)
     names = "|".join(re.escape(name) for name in sorted(model.start, key=len, reverse=True))
     found = re.findall(rf"(?<![\w.])(?:{names})(?!\w)", message)
     if not found or found[0] != right:

@@ -9,7 +9,7 @@ import torch
 
 from autograder.judge.compare import close, same, shape_of, untouched
 from autograder.judge.draw import Draw
-from autograder.judge.subject import Description, Failure, Subject
+from autograder.judge.subject import Description, Failure, Outcome, Subject
 
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
@@ -32,10 +32,12 @@ def agrees_in_gradients(
         same(one, right, f"The gradient of `{name}`", rtol=1e-4, atol=1e-4)
 
 
-def keeps_dtypes(call: Callable[..., Any], *inputs: torch.Tensor) -> None:
+def keeps_dtypes(
+    call: Callable[..., Any], *inputs: torch.Tensor, dtypes: Sequence[torch.dtype] = DTYPES
+) -> None:
     """Fail unless `call` on inputs of each dtype returns that dtype, with about the same values."""
     plain = call(*inputs)
-    for dtype in DTYPES:
+    for dtype in dtypes:
         result = call(*(one.to(dtype) for one in inputs))
         shape_of(result, plain.shape)
         if result.dtype != dtype:
@@ -52,6 +54,23 @@ def keeps_dtypes(call: Callable[..., Any], *inputs: torch.Tensor) -> None:
             rtol=5e-2,
             atol=5e-2,
         )
+
+
+def refuses(outcome: Outcome, when: str) -> str:
+    """The message of the ValueError that an attempt ended in; Failure if it ended otherwise."""
+    error, asked = outcome.error, f"{when}: a ValueError was asked for"
+    if error is None:
+        shape = getattr(outcome.value, "shape", None)
+        came = "a result" if shape is None else f"a result of shape {tuple(shape)}"
+        raise Failure(f"{asked}, and {came} came back.")
+    if error["type"] == "NotImplementedError":
+        raise Failure(f"{when}: the line `raise NotImplementedError()` still runs.")
+    if "ValueError" not in error["bases"]:
+        raise Failure(
+            f"{asked}, and it stopped with {error['type']} ({error['message'][:120]}). Test for it "
+            "and `raise ValueError(...)` yourself."
+        )
+    return str(error["message"])
 
 
 def has_parameters(module: Subject, expected: dict[str, float], width: int) -> None:

@@ -125,25 +125,25 @@ def both_tables(name, sentence, *tables):
 
 
 both_tables(
-    "exponent i over C",
+    "exponent_i_over_C",
     "Your exponent is i/C, with i counting the pairs. It is 2i/C: pair 1 stands in columns 2 and "
     "3. `torch.arange(0, d_model, 2)` is 2i already.",
     table_by(power(lambda i, width: i / width)),
 )
 both_tables(
-    "exponent doubled twice",
+    "exponent_doubled_twice",
     "Your exponent is 4i/C: `torch.arange(0, d_model, 2)` is 2i already, and you doubled it again.",
     table_by(power(lambda i, width: 4 * i / width)),
 )
 both_tables(
-    "sines and cosines in two halves",
+    "sines_and_cosines_in_two_halves",
     "You put all sines first and all cosines after them. Here they take turns: sines in the even "
     "columns, cosines in the odd ones.",
     table_by(arrange=lambda sines, cosines, width: torch.cat([sines, cosines], 1)[:, :width]),
     table_by(arrange=lambda sines, cosines, width: torch.cat([sines, cosines[:, : width // 2]], 1)),
 )
 both_tables(
-    "cosine with the next frequency",
+    "cosine_with_the_next_frequency",
     "Your cosines have a frequency of their own: their exponent uses the odd column, 2i + 1. A "
     "cosine has the frequency of the sine on its left, 2i.",
     table_by(of_cosines=power(lambda i, width: (2 * i + 1) / width)),
@@ -154,58 +154,58 @@ both_tables(
     ),
 )
 both_tables(
-    "sine and cosine swapped",
+    "sine_and_cosine_swapped",
     "Your even columns are cosines. Sines stand in the even columns, cosines in the odd ones.",
     table_by(waves=(torch.cos, torch.sin)),
 )
 from_one = table_by(position=lambda length: torch.arange(1, length + 1, dtype=torch.float64))
 sinusoidal_table.add(
-    "counted from 1",
+    "counted_from_1",
     "Your first row is position 1. Positions are counted from 0: 0, 1, 0, 1, … comes first.",
     from_one,
 )
 both_tables(
-    "frequencies grow",
+    "frequencies_grow",
     "The sign of your exponent is lost: pair i turns by 10000^(+2i/C). Each pair is slower than "
     "the one before, 10000^(-2i/C).",
     table_by(power(lambda i, width: -2 * i / width)),
 )
 both_tables(
-    "base 1000",
+    "base_1000",
     "Your base is 1000; it is 10000, with four zeros.",
     table_by(power(lambda i, width: 2 * i / width, 1000.0)),
 )
 both_tables(
-    "base e",
+    "base_e",
     "The logarithm of 10000 is missing. In the form with `exp` the exponent is "
     "-2i/C · log(10000), with the natural logarithm.",
     table_by(power(lambda i, width: 2 * i / width, math.e)),
 )
 both_tables(
-    "wrong logarithm",
+    "wrong_logarithm",
     "You used the logarithm to base 10 or 2. `exp` undoes the natural one, `math.log`.",
     table_by(power(lambda i, width: 2 * i / width, math.exp(4))),
     table_by(power(lambda i, width: 2 * i / width, math.exp(math.log2(10000)))),
 )
 both_tables(
-    "one frequency for all pairs",
+    "one_frequency_for_all_pairs",
     "All your pairs turn at the same rate, one radian a position. Divide by 10000^(2i/C).",
     table_by(power(lambda i, width: 0.0)),
 )
 both_tables(
-    "last frequency at the end",
+    "last_frequency_at_the_end",
     "You spread the frequencies so that the last one is 1/10000 exactly (dividing by C/2 - 1, as "
     "one library does). The exponent is 2i/C.",
     table_by(power(lambda i, width: i / max((width + 1) // 2 - 1, 1))),
 )
 both_tables(
-    "frequencies counted from 1",
+    "frequencies_counted_from_1",
     "Your pairs are counted from 1, so the first one turns by less than a radian a position. "
     "Count them from 0: the first exponent is 0.",
     table_by(power(lambda i, width: 2 * (i + 1) / width)),
 )
 both_tables(
-    "whole turns",
+    "whole_turns",
     "You multiplied the angles by 2π. The formula has none: pair 0 turns by 1 radian a position.",
     table_by(position=lambda length: 2 * math.pi * torch.arange(length, dtype=torch.float64)),
 )
@@ -215,31 +215,31 @@ both_tables(
     table_by(position=lambda length: torch.arange(length, dtype=torch.float64).deg2rad()),
 )
 both_tables(
-    "position over length",
+    "position_over_length",
     "You divided the position by the length, so a token's row depends on how long the table is. "
     "Use the position itself.",
     table_by(position=lambda length: torch.arange(length, dtype=torch.float64) / length),
     table_by(position=lambda length: torch.linspace(0, 1, length, dtype=torch.float64)),
 )
 both_tables(
-    "sine only",
+    "sine_only",
     "There are only sines. The odd columns are cosines of the same angles.",
     table_by(waves=(torch.sin, torch.sin)),
 )
 both_tables(
-    "angles without waves",
+    "angles_without_waves",
     "You returned the angles. Take the sine of each on even columns, the cosine on odd ones.",
     table_by(waves=(lambda angle: angle, lambda angle: angle)),
 )
 both_tables(
-    "integer division",
+    "integer_division",
     "Your exponent is made of whole numbers: divided with `//`, or integers only. Divide with `/`, "
     "and begin from floats.",
     table_by(power(lambda i, width: -(-2 * i // width))),
     table_by(power(lambda i, width: math.inf if i else 0.0)),
 )
 both_tables(
-    "angles in half precision",
+    "angles_in_half_precision",
     "Your angles are in float16 or bfloat16, which can't hold a position near 4000. Compute them "
     "in float32 or wider.",
     table_by(
@@ -317,33 +317,33 @@ def asserts_even(length, d_model):
     raise AssertionError
 
 
-odd_table("odd width fails", ODD, slots_do_not_fit, slots_do_not_fit_three_axes)
+odd_table("odd_width_fails", ODD, slots_do_not_fit, slots_do_not_fit_three_axes)
 odd_table(
-    "odd width refused",
+    "odd_width_refused",
     "An odd C is allowed here: " + ODD[0].lower() + ODD[1:],
     refuses_odd,
     asserts_even,
 )
 odd_table(
-    "odd width a column short",
+    "odd_width_a_column_short",
     "At odd C your last column is missing or zero. It is a sine: there are (C + 1) // 2 of them.",
     lambda length, d_model: right_table(length, d_model)[:, :-1],
     lambda length, d_model: F.pad(right_table(length, d_model)[:, :-1], (0, 1)),
 )
 odd_table(
-    "odd width rounded up",
+    "odd_width_rounded_up",
     "At odd C you divided by C + 1 (or C - 1) in the exponent. The exponent is 2i/C, whatever C.",
     lambda length, d_model: right_table(length, d_model + 1)[:, :-1],
     table_by(power(lambda i, width: 2 * i / max(width - 1, 1))),
 )
 odd_table(
-    "odd width a column too many",
+    "odd_width_a_column_too_many",
     "At odd C your table has C + 1 columns. The last sine has no cosine beside it.",
     lambda length, d_model: right_table(length, d_model + 1),
     table_by(arrange=lambda sines, cosines, width: torch.stack([sines, cosines], -1).flatten(1)),
 )
 odd_table(
-    "odd width ends on a cosine",
+    "odd_width_ends_on_a_cosine",
     "At odd C your last column is a cosine. Column C - 1 is even then, and even columns are sines.",
     lambda length, d_model: torch.cat(
         [right_table(length, d_model)[:, :-1], right_table(length, d_model + 1)[:, -1:]], 1
@@ -372,7 +372,7 @@ def cosines_missing(length, d_model):
 
 
 both(
-    "one row for all tokens",
+    "one_row_for_all_tokens",
     "You read a single row of the table, as `pe[:, T]` does, and every token got it. A colon is "
     "missing: `[:, :T]` reads the rows 0 to T - 1.",
     {"rows": lambda self, x: row_of(self, x, x.shape[1])},
@@ -403,7 +403,7 @@ def rows_at(places):
 
 
 both(
-    "counted along the batch",
+    "counted_along_the_batch",
     "You counted along axis 0, the batch. Tokens stand along axis 1: count to `x.shape[1]`.",
     {"rows": lambda self, x: all_rows(self)[: x.shape[0]][:, None]},
     {"rows": lambda self, x: all_rows(self)[None, : x.shape[0]]},
@@ -414,18 +414,18 @@ for mistakes, right, others in (
     (learned, Learned, []),
 ):
     mistakes.add(
-        "off by one",
+        "off_by_one",
         OFF_BY_ONE,
         type("Module", (right,), {"rows": lambda self, x: all_rows(self)[1 : x.shape[1] + 1]}),
         *others,
     )
 both(
-    "counted backwards",
+    "counted_backwards",
     "You counted from the end: the last token got row 0. The first token gets it.",
     rows_at(lambda x: torch.arange(x.shape[1] - 1, -1, -1, device=x.device)),
 )
 both(
-    "not cut to T",
+    "not_cut_to_T",
     "You added all `max_len` rows, whatever the length of x. Take as many as there are tokens, "
     "`[:, :T]`.",
     {"rows": lambda self, x: all_rows(self)[None]},
@@ -446,60 +446,60 @@ both(
     {"combine": lambda self, x, rows: self.dropout(x - rows)},
 )
 both(
-    "positions alone",
+    "positions_alone",
     "You returned the rows without x. Token and position are added.",
     {"combine": lambda self, x, rows: self.dropout(0 * x + rows)},
     {"combine": lambda self, x, rows: self.dropout(rows)},
     {"combine": lambda self, x, rows: self.dropout(rows.reshape(1, *rows.shape[-2:]))},
 )
 both(
-    "position left out",
+    "position_left_out",
     "x came back without its positions: the row is never added.",
     {"combine": lambda self, x, rows: self.dropout(x + 0 * rows)},
     {"combine": lambda self, x, rows: x + 0 * rows},
 )
 both(
-    "scaled by the root of C",
+    "scaled_by_the_root_of_C",
     "You multiplied x by the root of C first. The paper does so, and in this course it is the "
     "job of the whole model in lesson 7: add the row to x as it comes.",
     {"combine": lambda self, x, rows: self.dropout(x * x.shape[-1] ** 0.5 + rows)},
 )
 both(
-    "dropout on x alone",
+    "dropout_on_x_alone",
     "Dropout falls on x before the row is added. It falls on the sum.",
     {"combine": lambda self, x, rows: self.dropout(x) + rows},
 )
 both(
-    "dropout on the positions alone",
+    "dropout_on_the_positions_alone",
     "Dropout falls on the positions before they are added. It falls on the sum.",
     {"combine": lambda self, x, rows: x + self.dropout(rows)},
     {"combine": lambda self, x, rows: x + self.dropout(rows.expand_as(x))},
 )
 both(
-    "dropout on each part",
+    "dropout_on_each_part",
     "Dropout falls on x and on the positions, each for itself. It falls once, on the sum.",
     {"combine": lambda self, x, rows: self.dropout(x) + self.dropout(rows)},
 )
 both(
-    "dropout twice",
+    "dropout_twice",
     "Dropout falls on x, and on the sum again. Once is enough, on the sum.",
     {"combine": lambda self, x, rows: self.dropout(self.dropout(x) + rows)},
     {"combine": lambda self, x, rows: self.dropout(self.dropout(x + rows))},
 )
 both(
-    "no dropout",
+    "no_dropout",
     "Nothing is ever dropped: `forward` does not use the dropout, or its probability is lost.",
     {"combine": lambda self, x, rows: x + rows},
 )
 both(
-    "dropout in eval mode",
+    "dropout_in_eval_mode",
     "Dropout goes on in eval mode. `F.dropout(...)` needs `training=self.training`; nn.Dropout, "
     "made once in `__init__`, knows by itself.",
     {"combine": lambda self, x, rows: F.dropout(x + rows, self.dropout.p)},
     {"combine": lambda self, x, rows: nn.Dropout(self.dropout.p)(x + rows)},
 )
 both(
-    "dropout keeps the share it should drop",
+    "dropout_keeps_the_share_it_should_drop",
     "You gave nn.Dropout the share to keep, 1 - p. It wants the share to drop.",
     {
         "combine": lambda self, x, rows: F.dropout(
@@ -508,7 +508,7 @@ both(
     },
 )
 both(
-    "dropout without rescaling",
+    "dropout_without_rescaling",
     "You dropped entries, and left the others as they are. nn.Dropout divides them by 1 - p, so "
     "that the mean stays.",
     {
@@ -518,7 +518,7 @@ both(
     },
 )
 both(
-    "whole tokens dropped",
+    "whole_tokens_dropped",
     "Whole tokens or whole features are dropped at once. nn.Dropout drops single entries.",
     {"combine": lambda self, x, rows: (x + rows) * self.dropout(torch.ones_like(x[..., :1]))},
     {"combine": lambda self, x, rows: (x + rows) * self.dropout(torch.ones_like(x[:, :1]))},
@@ -543,23 +543,23 @@ def with_defaults(right, default_len=4096, default_dropout=0.0):
 
 for mistakes, right in ((sinusoidal, Sinusoidal), (learned, Learned)):
     mistakes.add(
-        "dropout fixed at 0.1",
+        "dropout_fixed_at_0.1",
         "The `dropout` you are given is not used: yours is always 0.1.",
         with_dropout(right, 0.1),
     )
     mistakes.add(
-        "dropout 0.1 by default",
+        "dropout_0.1_by_default",
         "Where no `dropout` is given yours is 0.1 (or another). It is 0.0 in this course.",
         *(with_defaults(right, default_dropout=p) for p in (0.1, 0.2, 0.5)),
     )
     mistakes.add(
-        "other length by default",
+        "other_length_by_default",
         "Where no `max_len` is given there are 4096 rows.",
         *(with_defaults(right, default_len=most) for most in (512, 1024, 1000, 5000, 2048)),
     )
 
 both(
-    "changes x in place",
+    "changes_x_in_place",
     "You added into x (`x += …`, `x.add_(…)`), which is your caller's tensor. Make a new one: "
     "`x + …`.",
     {"combine": lambda self, x, rows: self.dropout(x.add_(rows))},
@@ -589,14 +589,14 @@ LONG = (
     "`x.shape[1]` with the number of rows first. "
 )
 both(
-    "length not looked at",
+    "length_not_looked_at",
     LONG + "torch's own complaint comes late, is another error, and with one row there is none.",
     {"too_long": no_error},
 )
-both("length asserted", LONG + "An `assert` raises AssertionError.", {"too_long": asserts_length})
-both("another error for the length", LONG + "Yours is another error.", {"too_long": index_error})
+both("length_asserted", LONG + "An `assert` raises AssertionError.", {"too_long": asserts_length})
+both("another_error_for_the_length", LONG + "Yours is another error.", {"too_long": index_error})
 both(
-    "refuses max_len itself",
+    "refuses_max_len_itself",
     "Exactly `max_len` tokens fit, and you refuse them: test with `>`, not with `>=`.",
     {"too_long": lambda self, x: refuse(x.shape[1] >= len(all_rows(self)))},
 )
@@ -613,7 +613,7 @@ def last_row_again(self, x):
 
 
 both(
-    "cuts x to max_len",
+    "cuts_x_to_max_len",
     LONG + "You cut x short, and the caller loses tokens without a word.",
     {
         "too_long": no_error,
@@ -623,18 +623,18 @@ both(
     },
 )
 both(
-    "begins again past max_len",
+    "begins_again_past_max_len",
     LONG + "You begin again at row 0, so two tokens have one position.",
     {"too_long": no_error, "rows": recycled},
 )
 
 both(
-    "repeats the last row past max_len",
+    "repeats_the_last_row_past_max_len",
     LONG + "You give the last row to all that follow, so they have one position.",
     {"too_long": no_error, "rows": last_row_again},
 )
 both(
-    "x detached",
+    "x_detached",
     "No gradient gets through. You cut x off (`.detach()`, `.data`, `torch.tensor(x)` or numpy) or "
     "computed under `no_grad`, so nothing before this layer could learn.",
     {"combine": lambda self, x, rows: self.dropout(x.detach() + rows)},
@@ -655,7 +655,7 @@ def fits(self, x):
 
 
 both(
-    "counts on from call to call",
+    "counts_on_from_call_to_call",
     "You count on from call to call, so the same x gets other rows the second time. Each call "
     "begins at position 0.",
     {"rows": lambda self, x: counting_on(self, x)},
@@ -675,7 +675,7 @@ def counting_on(self, x):
 @sinusoidal(
     "The table is a plain attribute. `.to(device)` leaves it behind, so a GPU run fails: "
     '`self.register_buffer("pe", ...)`.',
-    "plain attribute",
+    "plain_attribute",
 )
 class PlainAttribute(Sinusoidal):
     def __init__(self, d_model, max_len=4096, dropout=0.0):
@@ -706,13 +706,13 @@ def as_parameter(requires_grad):
 
 
 sinusoidal.add(
-    "table trained",
+    "table_trained",
     "The table is an nn.Parameter, so an optimizer would move it. It is a fixed table: "
     '`self.register_buffer("pe", ...)`.',
     kept_as(as_parameter(True)),
 )
 sinusoidal.add(
-    "frozen parameter",
+    "frozen_parameter",
     "The table is a parameter with requires_grad=False. It is still in `parameters()`: what moves "
     "with the module and is not trained is a buffer.",
     kept_as(as_parameter(False)),
@@ -737,12 +737,12 @@ class OtherShape(Sinusoidal):
 
 
 sinusoidal.add(
-    "buffer without the batch axis",
+    "buffer_without_the_batch_axis",
     "`pe` is (max_len, C). It has a first axis of 1 for the batch: (1, max_len, C).",
     type("Module", (OtherShape,), {"reshaped": lambda self, pe: pe[0]}),
 )
 sinusoidal.add(
-    "buffer with the sequence first",
+    "buffer_with_the_sequence_first",
     "`pe` is (max_len, 1, C), made for inputs with the sequence first. Here the batch is first: "
     "(1, max_len, C).",
     type("Module", (OtherShape,), {"reshaped": lambda self, pe: pe.transpose(0, 1)}),
@@ -751,7 +751,7 @@ sinusoidal.add(
 
 @sinusoidal(
     "The buffer has another name. It is called `pe`: saved models are loaded by name.",
-    "buffer of another name",
+    "buffer_of_another_name",
 )
 class OtherName(Sinusoidal):
     def __init__(self, d_model, max_len=4096, dropout=0.0):
@@ -770,7 +770,7 @@ class OtherName(Sinusoidal):
 @sinusoidal(
     "You make the table anew at every call. Make it once, in `__init__`, and keep it as the "
     "buffer `pe`.",
-    "table made in forward",
+    "table_made_in_forward",
 )
 class MadeInForward(nn.Module):
     def __init__(self, d_model, max_len=4096, dropout=0.0):
@@ -791,7 +791,7 @@ def keeps_the_float32_table(self, x):
 
 
 sinusoidal.add(
-    "returns float32",
+    "returns_float32",
     "For a float16 or bfloat16 x you returned float32: x plus a float32 table is float32. Convert "
     "the rows, or the sum, with `.to(x.dtype)`.",
     type("Module", (Sinusoidal,), {"forward": keeps_the_float32_table}),
@@ -806,7 +806,7 @@ sinusoidal.add(
 @sinusoidal(
     "You converted the table itself, `self.pe = self.pe.to(...)`. After one bfloat16 input it has "
     "lost its digits for good. Convert the rows that you add.",
-    "table converted for good",
+    "table_converted_for_good",
 )
 class ConvertsTheTable(Sinusoidal):
     def rows(self, x):
@@ -824,17 +824,17 @@ WIDTH = (
 )
 for name, sentence, steps in (
     (
-        "width not looked at",
+        "width_not_looked_at",
         WIDTH + "torch's own complaint is another error, and for a width of 1 it broadcasts.",
         {"other_width": no_error},
     ),
     (
-        "width asserted",
+        "width_asserted",
         WIDTH + "An `assert` raises AssertionError.",
         {"other_width": asserts_width},
     ),
     (
-        "table cut to the width of x",
+        "table_cut_to_the_width_of_x",
         WIDTH + "You cut the table to fit, `[..., :x.shape[-1]]`.",
         {
             "other_width": no_error,
@@ -842,13 +842,13 @@ for name, sentence, steps in (
         },
     ),
     (
-        "neither length nor width looked at",
+        "neither_length_nor_width_looked_at",
         "Look at both sizes of x before you add, and raise ValueError: more tokens than `max_len`, "
         "or another width than `d_model`.",
         {"other_width": no_error, "too_long": no_error},
     ),
     (
-        "both sizes asserted",
+        "both_sizes_asserted",
         "An `assert` raises AssertionError, for the length and for the width. ValueError was asked "
         "for.",
         {"other_width": asserts_width, "too_long": asserts_length},
@@ -882,7 +882,7 @@ class WithoutEmbedding(nn.Module):
 
 
 learned.add(
-    "parameter in place of an embedding",
+    "parameter_in_place_of_an_embedding",
     "`position_embedding` is a bare nn.Parameter. An nn.Embedding was asked for: its table is "
     "called `position_embedding.weight`, and saved models are loaded by name.",
     *(
@@ -898,7 +898,7 @@ learned.add(
     ),
 )
 learned.add(
-    "embedding of another name",
+    "embedding_of_another_name",
     "Your embedding has another name. It is called `position_embedding`: saved models are loaded "
     "by name.",
     *(
@@ -911,7 +911,7 @@ learned.add(
     ),
 )
 learned.add(
-    "nothing to train",
+    "nothing_to_train",
     "There is no parameter once `__init__` has run. The table is an nn.Embedding, made once in "
     "`__init__`; a plain tensor, a buffer or a layer made in `forward` is never trained.",
     type(
@@ -923,7 +923,7 @@ learned.add(
 @learned(
     "You froze the embedding or looked it up under `no_grad`, so it is never trained. That is "
     "the difference from the sinusoidal table.",
-    "embedding frozen",
+    "embedding_frozen",
 )
 class Frozen(Learned):
     def __init__(self, d_model, max_len=4096, dropout=0.0):
@@ -932,7 +932,7 @@ class Frozen(Learned):
 
 
 learned.add(
-    "embedding detached",
+    "embedding_detached",
     "You cut the embedding out of the gradient (`.detach()`, `.data` or `no_grad`), so it is never "
     "trained.",
     type("Module", (Learned,), {"rows": lambda self, x: Learned.rows(self, x).detach()}),
@@ -950,24 +950,24 @@ def with_embedding(make):
 
 
 learned.add(
-    "position 0 taken for padding",
+    "position_0_taken_for_padding",
     "You passed `padding_idx=0`, so row 0 is never trained. Position 0 is a position like the "
     "others; padding is a matter of token ids.",
     with_embedding(lambda rows, width: nn.Embedding(rows, width, padding_idx=0)),
 )
 learned.add(
-    "a row too many",
+    "a_row_too_many",
     "Your embedding has max_len + 1 rows or more. The positions 0 to max_len - 1 need max_len.",
     with_embedding(lambda rows, width: nn.Embedding(rows + 1, width)),
     with_embedding(lambda rows, width: nn.Embedding(rows + 2, width)),
 )
 learned.add(
-    "rows and width exchanged",
+    "rows_and_width_exchanged",
     "nn.Embedding wants the number of rows first, `nn.Embedding(max_len, d_model)`.",
     with_embedding(lambda rows, width: nn.Embedding(width, rows)),
 )
 learned.add(
-    "max_len ignored",
+    "max_len_ignored",
     "The `max_len` you are given is not used: the number of rows is always the same.",
     *(
         with_embedding(lambda rows, width, most=most: nn.Embedding(most, width))
@@ -979,7 +979,7 @@ learned.add(
 @learned(
     "All your modules share one embedding (a class attribute or a default argument). Make it in "
     "`__init__`, for each module anew.",
-    "embedding shared",
+    "embedding_shared",
 )
 class Shared(Learned):
     made: dict[tuple[int, int], nn.Embedding] = {}
@@ -990,7 +990,7 @@ class Shared(Learned):
 
 
 learned.add(
-    "positions on the CPU",
+    "positions_on_the_CPU",
     "You made the positions without `device=x.device`. They are on the CPU, and on a GPU the "
     "embedding refuses them.",
     type("Module", (Learned,), {"positions": lambda self, x: torch.arange(x.shape[1])}),
@@ -1000,7 +1000,7 @@ learned.add(
 @learned(
     "You fill the embedding with the sinusoidal table at each call. A learned table holds what "
     "training has put there.",
-    "sinusoids again",
+    "sinusoids_again",
 )
 class SinusoidsAgain(Learned):
     def rows(self, x):
@@ -1008,7 +1008,7 @@ class SinusoidsAgain(Learned):
         return right_table(x.shape[1], weight.shape[1]).to(x) + 0 * weight[: x.shape[1]]
 
 
-@learned("You returned float32 whatever came in. The result has x's dtype.", "returns float32")
+@learned("You returned float32 whatever came in. The result has x's dtype.", "returns_float32")
 class LearnedFloat32(Learned):
     def combine(self, x, rows):
         return self.dropout(x.float() + rows.float())
@@ -1113,43 +1113,43 @@ def each_twice(angle):
 
 for name, sentence, answers in (
     (
-        "pairs from two halves",
+        "pairs_from_two_halves",
         "Your pairs are (i, i + D/2), the half-split convention. Here they are neighbours, "
         "(2i, 2i + 1). Both are RoPE, and weights trained for one are useless under the other.",
         [rope_by(halves, concatenate)],
     ),
     (
-        "halves turned by neighbours' angles",
+        "halves_turned_by_neighbours_angles",
         "You mixed the two conventions: the rotation pairs (i, i + D/2), while the angles come in "
         "neighbouring pairs. Both have to be neighbours.",
         [rope_in_full(rotate_half, each_twice)],
     ),
     (
-        "neighbours turned by halves' angles",
+        "neighbours_turned_by_halves_angles",
         "You mixed the two conventions: the rotation pairs neighbours, while the angles are "
         "repeated in two halves (`cat([angles, angles])`). Use `repeat_interleave(2, -1)`.",
         [rope_in_full(rotate_neighbours, twice)],
     ),
     (
-        "joined in two halves",
+        "joined_in_two_halves",
         "You turned neighbours, and put the results back as two halves. Each feature goes back to "
         "its own place: `stack([a, b], dim=-1)`, then `flatten(-2)`.",
         [rope_by(neighbours, concatenate)],
     ),
     (
-        "split in halves, joined as neighbours",
+        "split_in_halves,_joined_as_neighbours",
         "You took the pairs from two halves and put them back as neighbours. Take the even "
         "features, `[..., 0::2]`, and the odd ones.",
         [rope_by(halves, interleave)],
     ),
     (
-        "turned to the right",
+        "turned_to_the_right",
         "You turn the wrong way: the signs of the two sines are exchanged (or the angle is "
         "negative). The pair (a, b) becomes (a cos - b sin, a sin + b cos).",
         [with_angles(torch.neg)],
     ),
     (
-        "one sign wrong",
+        "one_sign_wrong",
         "One sign is wrong, so this is no rotation. The pair (a, b) becomes "
         "(a cos - b sin, a sin + b cos).",
         [
@@ -1159,7 +1159,7 @@ for name, sentence, answers in (
         ],
     ),
     (
-        "sine and cosine swapped",
+        "sine_and_cosine_swapped",
         "Sine and cosine are exchanged: at position 0 the cosine is 1 and nothing turns.",
         [
             rope_by(turn=lambda a, b, t: (a * t.sin() - b * t.cos(), a * t.cos() + b * t.sin())),
@@ -1167,7 +1167,7 @@ for name, sentence, answers in (
         ],
     ),
     (
-        "second line uses the new a",
+        "second_line_uses_the_new_a",
         "You overwrote a before computing b, so the second line used the turned a. Keep both old "
         "values until both new ones are there.",
         [
@@ -1181,7 +1181,7 @@ for name, sentence, answers in (
         ],
     ),
     (
-        "a and b exchanged",
+        "a_and_b_exchanged",
         "The two features of each pair are exchanged. The even one is a and the odd one is b, "
         "before and after.",
         [
@@ -1190,7 +1190,7 @@ for name, sentence, answers in (
         ],
     ),
     (
-        "positions ignored",
+        "positions_ignored",
         "You counted 0, 1, 2, … yourself and ignored `positions`. When a model writes, the one "
         "token you get may stand at position 17.",
         [
@@ -1200,22 +1200,22 @@ for name, sentence, answers in (
         ],
     ),
     (
-        "counted from 1",
+        "counted_from_1",
         "You added 1 to the positions. They are used as they come.",
         [with_positions(lambda x, positions: positions + 1)],
     ),
     (
-        "counted from the first",
+        "counted_from_the_first",
         "You subtracted the first position. They are used as they come.",
         [with_positions(lambda x, positions: positions - positions[0])],
     ),
     (
-        "positions sorted",
+        "positions_sorted",
         "You brought the positions into another order. Token t stands at positions[t].",
         [with_positions(lambda x, positions: positions.sort().values)],
     ),
     (
-        "one position for all",
+        "one_position_for_all",
         "Every token is turned by the same angle. Token t has the angle of positions[t].",
         [
             with_positions(lambda x, positions: positions[-1:].expand_as(positions)),
@@ -1223,55 +1223,55 @@ for name, sentence, answers in (
         ],
     ),
     (
-        "base fixed",
+        "base_fixed",
         "The `base` you are given is not used: yours is always 10000.",
         [rope_by(angles=lambda x, positions, base: angles(x, positions, 10000.0))],
     ),
     (
-        "another base by default",
+        "another_base_by_default",
         "Where no `base` is given it is 10000.",
         [rope_by(default=base) for base in (1000.0, 100000.0, 500000.0, 1000000.0)],
     ),
     (
-        "exponent i over D",
+        "exponent_i_over_D",
         "Your exponent is i/D, with i counting the pairs. It is 2i/D; `torch.arange(0, D, 2)` is "
         "2i already.",
         [with_exponent(lambda i, width: i / width)],
     ),
     (
-        "exponent doubled twice",
+        "exponent_doubled_twice",
         "Your exponent is 4i/D: `torch.arange(0, D, 2)` is 2i already, and you doubled it again "
         "(or divided by D/2).",
         [with_exponent(lambda i, width: 4 * i / width)],
     ),
     (
-        "frequencies grow",
+        "frequencies_grow",
         "The sign of your exponent is lost. Each pair turns slower than the one before: "
         "base^(-2i/D).",
         [with_exponent(lambda i, width: -2 * i / width)],
     ),
     (
-        "frequencies counted from 1",
+        "frequencies_counted_from_1",
         "Your pairs are counted from 1. The first pair has exponent 0: one radian a position.",
         [with_exponent(lambda i, width: 2 * (i + 1) / width)],
     ),
     (
-        "last frequency at the end",
+        "last_frequency_at_the_end",
         "You spread the frequencies so that the last one is 1/base exactly. The exponent is 2i/D.",
         [with_exponent(lambda i, width: i / max(width // 2 - 1, 1))],
     ),
     (
-        "slowest pair first",
+        "slowest_pair_first",
         "The slowest pair comes first. Pair 0 is the fastest, at one radian a position.",
         [rope_by(angles=lambda x, positions, base: angles(x, positions, base).flip(-1))],
     ),
     (
-        "one frequency for all pairs",
+        "one_frequency_for_all_pairs",
         "All pairs turn by the same angle. Pair i turns by position · base^(-2i/D).",
         [with_exponent(lambda i, width: 0.0)],
     ),
     (
-        "a frequency for each feature",
+        "a_frequency_for_each_feature",
         "Each feature has a frequency of its own. The two of a pair share theirs: there are D/2 "
         "angles.",
         [
@@ -1284,7 +1284,7 @@ for name, sentence, answers in (
         ],
     ),
     (
-        "half of the features",
+        "half_of_the_features",
         "You turned only half of the pairs. Some models do; here every pair turns.",
         [
             lambda x, positions, base=10000.0: torch.cat(
@@ -1302,23 +1302,23 @@ for name, sentence, answers in (
         [with_angles(torch.deg2rad)],
     ),
     (
-        "turned twice",
+        "turned_twice",
         "Every pair turns by twice its angle: you applied the rotation two times.",
         [with_angles(lambda angle: 2 * angle)],
     ),
     (
-        "cosine alone",
+        "cosine_alone",
         "You multiplied by the cosine and left out the second terms: the other feature of the "
         "pair, times the sine.",
         [rope_by(turn=lambda a, b, t: (a * t.cos(), b * t.cos()))],
     ),
     (
-        "added in place of turned",
+        "added_in_place_of_turned",
         "You added sines and cosines. RoPE turns the pairs: it multiplies.",
         [rope_by(turn=lambda a, b, t: (a + t.sin(), b + t.cos()))],
     ),
     (
-        "angles in half precision",
+        "angles_in_half_precision",
         "Your angles are in x's own dtype. In bfloat16 the position 4001 is 4000, which is an "
         "angle off by a radian: compute angles in float32, and convert last.",
         [
@@ -1327,7 +1327,7 @@ for name, sentence, answers in (
         ],
     ),
     (
-        "frequencies in half precision",
+        "frequencies_in_half_precision",
         "Your frequencies are in x's own dtype, and their error grows with the position. Compute "
         "them in float32 too.",
         [
@@ -1340,7 +1340,7 @@ for name, sentence, answers in (
         ],
     ),
     (
-        "odd width not refused",
+        "odd_width_not_refused",
         "An odd D has to end in a ValueError that you raise yourself: test `x.shape[-1] % 2` "
         "first.",
         [
@@ -1373,7 +1373,7 @@ def does_not_look(frequencies):
 
 
 apply_rope.add(
-    "odd width left to torch",
+    "odd_width_left_to_torch",
     "An odd D has to end in a ValueError. torch's own complaint is another error, and it comes by "
     "luck: test `x.shape[-1] % 2` first.",
     does_not_look(lambda x: torch.arange(0, x.shape[-1], 2, device=x.device, dtype=wide(x))),
@@ -1381,7 +1381,7 @@ apply_rope.add(
 )
 
 
-@apply_rope("An `assert` raises AssertionError; a ValueError was asked for.", "odd width asserted")
+@apply_rope("An `assert` raises AssertionError; a ValueError was asked for.", "odd_width_asserted")
 def odd_width_asserted(x, positions, base=10000.0):
     assert x.shape[-1] % 2 == 0
     return right_apply_rope(x, positions, base)
@@ -1390,7 +1390,7 @@ def odd_width_asserted(x, positions, base=10000.0):
 @apply_rope(
     "The positions were lined up with the heads, or with the batch. They belong to axis -2 of x: "
     "angles of shape (T, D/2) line up by themselves.",
-    "positions along another axis",
+    "positions_along_another_axis",
 )
 def along_the_heads(x, positions, base=10000.0):
     if x.shape[-1] % 2:
@@ -1411,7 +1411,7 @@ def along_axis_one(x, positions, base=10000.0):
 
 
 apply_rope.add(
-    "sequence taken for axis 1",
+    "sequence_taken_for_axis_1",
     "You took axis 1 of x for the sequence, or axis 0. x is (B, H, T, D): the sequence is axis -2, "
     "and angles of shape (T, D/2) line up by themselves.",
     along_axis_one,
@@ -1422,7 +1422,7 @@ apply_rope.add(
 @apply_rope(
     "You turned the heads as one long vector, so their frequencies run on from head to head. "
     "Each head is turned for itself, with the frequencies of D features.",
-    "turned before the heads were split",
+    "turned_before_the_heads_were_split",
 )
 def heads_as_one(x, positions, base=10000.0):
     if x.shape[-1] % 2:
@@ -1432,7 +1432,7 @@ def heads_as_one(x, positions, base=10000.0):
 
 
 @apply_rope(
-    "You wrote the result into x (`x[..., 0::2] = …`). Make a new tensor.", "changes x in place"
+    "You wrote the result into x (`x[..., 0::2] = …`). Make a new tensor.", "changes_x_in_place"
 )
 def changes_x_in_place(x, positions, base=10000.0):
     if x.shape[-1] % 2:
@@ -1447,21 +1447,21 @@ def changes_x_in_place(x, positions, base=10000.0):
 @apply_rope(
     "You cut x out of the gradient (`.detach()`, `.data` or numpy), so queries and keys would "
     "learn nothing.",
-    "x detached",
+    "x_detached",
 )
 def rope_detached(x, positions, base=10000.0):
     return right_apply_rope(x.detach(), positions, base).requires_grad_()
 
 
 @apply_rope(
-    "You computed under `no_grad`. The angles need no gradient, but x does.", "no gradient at all"
+    "You computed under `no_grad`. The angles need no gradient, but x does.", "no_gradient_at_all"
 )
 def rope_without_gradient(x, positions, base=10000.0):
     with torch.no_grad():
         return right_apply_rope(x, positions, base)
 
 
-@apply_rope("You cut one half of the pair out of the gradient.", "half of the gradient")
+@apply_rope("You cut one half of the pair out of the gradient.", "half_of_the_gradient")
 def rope_half_detached(x, positions, base=10000.0):
     if x.shape[-1] % 2:
         raise ValueError("odd width")
@@ -1476,13 +1476,13 @@ def rope_promotes(x, positions, base=10000.0):
     return interleave(*turn(a, b, angles(x, positions, base, dtype=torch.float32)))
 
 
-@apply_rope("The result is float64. It has x's dtype: end with `.to(x.dtype)`.", "returns float64")
+@apply_rope("The result is float64. It has x's dtype: end with `.to(x.dtype)`.", "returns_float64")
 def rope_returns_float64(x, positions, base=10000.0):
     return right_apply_rope(x.double(), positions, base)
 
 
 apply_rope.add(
-    "returns float32",
+    "returns_float32",
     "For a float16 or bfloat16 x the result is float32, since the cosines are. It has x's dtype: "
     "end with `.to(x.dtype)`.",
     rope_promotes,
@@ -1493,7 +1493,7 @@ apply_rope.add(
 @apply_rope(
     "You made the frequencies without `device=x.device`. They are on the CPU, and a GPU refuses to "
     "mix.",
-    "frequencies on the CPU",
+    "frequencies_on_the_CPU",
 )
 def frequencies_on_the_cpu(x, positions, base=10000.0):
     width = x.shape[-1]
@@ -1505,7 +1505,7 @@ def frequencies_on_the_cpu(x, positions, base=10000.0):
 
 
 apply_rope.add(
-    "nothing turns",
+    "nothing_turns",
     "Nothing turned: you returned x as it came, or your angles are whole turns (times 2π). Pair 0 "
     "turns by 1 radian a position.",
     lambda x, positions, base=10000.0: x,
@@ -1514,7 +1514,7 @@ apply_rope.add(
 )
 
 
-@apply_rope("You returned nothing: end the function with `return`.", "forgot to return")
+@apply_rope("You returned nothing: end the function with `return`.", "forgot_to_return")
 def rope_forgot_to_return(x, positions, base=10000.0):
     right_apply_rope(x, positions, base)
 
@@ -1522,7 +1522,7 @@ def rope_forgot_to_return(x, positions, base=10000.0):
 @apply_rope(
     "You returned the two halves of the pairs. Put each feature back in its place: stack them on a "
     "new last axis, then flatten the last two.",
-    "pairs not joined",
+    "pairs_not_joined",
 )
 def pairs_not_joined(x, positions, base=10000.0):
     return rope_by(join=lambda a, b: torch.stack([a, b], -1))(x, positions, base)
@@ -1574,13 +1574,13 @@ def above(value):
 
 for name, sentence, answers in (
     (
-        "farther counts more",
+        "farther_counts_more",
         "The sign is missing: farther tokens get a larger score. The bias is minus slope times "
         "distance.",
         [alibi_by(lambda heads: [-slope for slope in usual_slopes(heads)])],
     ),
     (
-        "one slope for all heads",
+        "one_slope_for_all_heads",
         "All heads have the same slope. Head h, counted from 1, has 2^(-8h/H).",
         [
             alibi_by(lambda heads, place=place: [usual_slopes(heads)[place]] * heads)
@@ -1589,7 +1589,7 @@ for name, sentence, answers in (
         + [alibi_by(lambda heads: [1.0] * heads), alibi_by(lambda heads: [0.5] * heads)],
     ),
     (
-        "slopes counted from 0",
+        "slopes_counted_from_0",
         "Your heads are counted from 0, so the first slope is 1. They are counted from 1: the "
         "first exponent is -8/H.",
         [
@@ -1602,40 +1602,40 @@ for name, sentence, answers in (
         ],
     ),
     (
-        "formula for every head count",
+        "formula_for_every_head_count",
         "You used 2^(-8h/H) for every H. That is for powers of two; other counts take the slopes "
         "of the next lower power, then every other one of its double's.",
         [alibi_by(geometric)],
     ),
     (
-        "first of the next power",
+        "first_of_the_next_power",
         "For other head counts you took the first H slopes of the next higher power. Take those of "
         "the next lower power, then every other one of its double's.",
         [alibi_by(lambda heads: geometric(2 ** (heads - 1).bit_length())[:heads])],
     ),
     (
-        "the same slopes again",
+        "the_same_slopes_again",
         "Your further slopes are the lower power's once more (`[1::2]` of 2P's is the same). Take "
         "every other one of 2P's, from its first: `[0::2]`.",
         [other_counts(lambda power: geometric(2 * power)[1::2])],
     ),
     (
-        "not every other slope",
+        "not_every_other_slope",
         "The further slopes are the first ones of 2P, one after the other. Take every other one.",
         [other_counts(lambda power: geometric(2 * power))],
     ),
     (
-        "last slopes of the double",
+        "last_slopes_of_the_double",
         "You took every other slope of 2P from its end. Begin with its first.",
         [other_counts(lambda power: geometric(2 * power)[0::2][::-1])],
     ),
     (
-        "slopes sorted",
+        "slopes_sorted",
         "You sorted the slopes. The further ones stand at the end, as in the paper's code.",
         [alibi_by(lambda heads: sorted(usual_slopes(heads), reverse=True))],
     ),
     (
-        "further slopes first",
+        "further_slopes_first",
         "The further slopes stand before those of the lower power. They come after them.",
         [
             alibi_by(
@@ -1647,23 +1647,23 @@ for name, sentence, answers in (
         ],
     ),
     (
-        "steepest head last",
+        "steepest_head_last",
         "Your slopes run the other way. The first head is the steepest.",
         [alibi_by(lambda heads: usual_slopes(heads)[::-1])],
     ),
     (
-        "slopes without H",
+        "slopes_without_H",
         "Your slopes are 1/2, 1/4, 1/8, … for every H. The exponent is -8h/H: with four heads the "
         "first slope is 1/4.",
         [alibi_by(lambda heads: [2.0**-h for h in range(1, heads + 1)])],
     ),
     (
-        "slopes of e",
+        "slopes_of_e",
         "Your slopes are powers of e. They are powers of 2.",
         [alibi_by(lambda heads: [math.exp(math.log2(one)) for one in usual_slopes(heads)])],
     ),
     (
-        "slopes in equal steps",
+        "slopes_in_equal_steps",
         "Your slopes are 1/h or -8h/H, without the power of 2. They are 2^(-8h/H).",
         [
             alibi_by(lambda heads: [1 / h for h in range(1, heads + 1)]),
@@ -1672,18 +1672,18 @@ for name, sentence, answers in (
         ],
     ),
     (
-        "zero for later tokens",
+        "zero_for_later_tokens",
         "Later tokens get 0. The distance is abs(i - j), on both sides of the diagonal.",
         [alibi_by(distance=above(0.0))],
     ),
     (
-        "later tokens blocked",
+        "later_tokens_blocked",
         "You blocked later tokens with -infinity or a huge number. That is a mask's job, in lesson "
         "5; here the distance is abs(i - j) on both sides.",
         [alibi_by(distance=above(value)) for value in (math.inf, 1e9)],
     ),
     (
-        "no absolute value",
+        "no_absolute_value",
         "`abs` is missing: on one side of the diagonal the bias is above 0. The distance is "
         "abs(i - j).",
         [
@@ -1692,7 +1692,7 @@ for name, sentence, answers in (
         ],
     ),
     (
-        "key position alone",
+        "key_position_alone",
         "Your bias depends on the key's position j alone. It is minus slope times abs(i - j).",
         [
             alibi_by(distance=lambda length: places(length).expand(length, length)),
@@ -1701,12 +1701,12 @@ for name, sentence, answers in (
         ],
     ),
     (
-        "distance squared",
+        "distance_squared",
         "You squared the distance. The bias falls in equal steps.",
         [alibi_by(distance=lambda length: distances(length).square())],
     ),
     (
-        "distance bent",
+        "distance_bent",
         "You took a root or a logarithm of the distance. The bias falls in equal steps.",
         [
             alibi_by(distance=lambda length: distances(length).sqrt()),
@@ -1714,7 +1714,7 @@ for name, sentence, answers in (
         ],
     ),
     (
-        "distance over length",
+        "distance_over_length",
         "You divided the distance by the length. A step costs the same, however long the sequence.",
         [
             alibi_by(distance=lambda length: distances(length) / length),
@@ -1722,22 +1722,22 @@ for name, sentence, answers in (
         ],
     ),
     (
-        "a token one step from itself",
+        "a_token_one_step_from_itself",
         "Your distances begin at 1. A token's distance to itself is 0.",
         [alibi_by(distance=lambda length: distances(length) + 1)],
     ),
     (
-        "heads last",
+        "heads_last",
         "Your heads are the last axis. They are the first: (H, T, T).",
         [lambda num_heads, length: right_alibi_bias(num_heads, length).permute(1, 2, 0)],
     ),
     (
-        "axis for the batch",
+        "axis_for_the_batch",
         "You added an axis for the batch. The bias is (H, T, T).",
         [lambda num_heads, length: right_alibi_bias(num_heads, length)[None]],
     ),
     (
-        "one row of a matrix",
+        "one_row_of_a_matrix",
         "There is one row for each head. The bias is a matrix for each, (H, T, T).",
         [
             lambda num_heads, length: right_alibi_bias(num_heads, length)[:, :1],
@@ -1746,12 +1746,12 @@ for name, sentence, answers in (
         ],
     ),
     (
-        "slopes alone",
+        "slopes_alone",
         "You returned the slopes. Multiply each by minus the distances, a (T, T) matrix.",
         [lambda num_heads, length: -right_alibi_bias(num_heads, 2)[:, 0, 1]],
     ),
     (
-        "slopes along a wrong axis",
+        "slopes_along_a_wrong_axis",
         "The slopes lined up with a token axis. Give them two axes more, (H, 1, 1).",
         [
             lambda num_heads, length: -torch.tensor(usual_slopes(num_heads)) * distances(length),
@@ -1761,7 +1761,7 @@ for name, sentence, answers in (
         ],
     ),
     (
-        "through a softmax",
+        "through_a_softmax",
         "You returned weights. The bias is added to the scores, and the softmax comes later.",
         [
             lambda num_heads, length: torch.softmax(right_alibi_bias(num_heads, length), -1),
@@ -1774,7 +1774,7 @@ for name, sentence, answers in (
         [lambda num_heads, length: right_alibi_bias(num_heads, length).double()],
     ),
     (
-        "half precision",
+        "half_precision",
         "The bias is float16 or bfloat16; float32 was asked for.",
         [
             lambda num_heads, length: right_alibi_bias(num_heads, length).half(),
@@ -1787,7 +1787,7 @@ for name, sentence, answers in (
         [lambda num_heads, length: right_alibi_bias(num_heads, length).long()],
     ),
     (
-        "forgot to return",
+        "forgot_to_return",
         "You returned nothing: end the function with `return`.",
         [lambda num_heads, length: None],
     ),
@@ -1810,14 +1810,14 @@ def refuses_other_counts(error):
 
 
 alibi_bias.add(
-    "other head counts refused",
+    "other_head_counts_refused",
     "Every head count is allowed. One that is no power of two takes the slopes of the next lower "
     "power, then every other one of its double's.",
     refuses_other_counts(ValueError("num_heads has to be a power of two")),
     refuses_other_counts(AssertionError()),
 )
 alibi_bias.add(
-    "one head left out",
+    "one_head_left_out",
     "A single head is a power of two as well: 2⁰. Its slope is 2^-8.",
     *(
         alibi_by(lambda heads, one=one: usual_slopes(heads) if heads > 1 else [one])
