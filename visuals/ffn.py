@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.patches import Rectangle
 from torch.nn import functional as F
 
 from visuals.figure import (
@@ -19,7 +19,10 @@ from visuals.figure import (
     VERMILLION,
     Picture,
     WidgetWithPicture,
+    arrow,
+    box,
     draw,
+    explorer,
     number,
     widgets_run,
 )
@@ -115,11 +118,10 @@ def share_below() -> Picture:
         right.plot(x.tolist(), share.tolist(), color=BLUE, linewidth=2)
         for place, value in marked:
             right.plot(place, value, "o", color=BLUE, markersize=8)
-            shift, side = (-0.2, "right") if place >= 0 else (0.25, "left")
-            height = value + (0.02 if place >= 0 else -0.06)
-            right.text(place + shift, height, f"{value:.2f}", ha=side, va="bottom", fontsize=11)
+            shift, side, level = (-0.2, "right", "bottom") if place >= 0 else (0.2, "left", "top")
+            right.text(place + shift, value, f"{value:.2f}", ha=side, va=level, fontsize=11)
         right.set_title("that share, for every x")
-        right.set_ylim(-0.09, 1.12)
+        right.set_ylim(-0.12, 1.12)
         for axes in (left, right):
             axes.set_xlabel("x")
             axes.set_xticks(range(-4, 5, 2))
@@ -188,26 +190,6 @@ def _tanh_form_off(place: float) -> float:
     return (F.gelu(x, approximate="tanh") - F.gelu(x)).item()
 
 
-def _box(axes: Axes, x: float, y: float, text: str, color: str, width: float = 2.3) -> None:
-    axes.add_patch(
-        FancyBboxPatch(
-            (x - width / 2, y - 0.42),
-            width,
-            0.84,
-            boxstyle="round,pad=0.04",
-            facecolor=color,
-            edgecolor=INK,
-            linewidth=1.2,
-        )
-    )
-    axes.text(x, y, text, ha="center", va="center", fontsize=11)
-
-
-def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
-    arrow = {"arrowstyle": "->", "color": INK, "linewidth": 1.5, "shrinkA": 0, "shrinkB": 0}
-    axes.annotate("", xy=end, xytext=start, arrowprops=arrow)
-
-
 def inside_feed_forward() -> Picture:
     """The steps of the feed-forward network for one token."""
 
@@ -222,9 +204,9 @@ def inside_feed_forward() -> Picture:
         )
         ends = [0.0, *(x + side * width / 2 for x, _, _, width in boxes for side in (-1, 1)), 13.0]
         for start, end in zip(ends[::2], ends[1::2], strict=True):
-            _arrow(axes, (start + 0.06, 0), (end - 0.06, 0))
+            arrow(axes, (start + 0.06, 0), (end - 0.06, 0))
         for x, text, color, width in boxes:
-            _box(axes, x, 0, text, color, width)
+            box(axes, x, 0, text, color, width, 0.84)
         for x, text in (
             (0.45, "C"),
             (3.3, "F"),
@@ -250,19 +232,19 @@ def inside_swiglu() -> Picture:
 
     def plot(figure: Figure) -> None:
         axes = figure.subplots()
-        _arrow(axes, (0, 0), (0.9, 0))
+        arrow(axes, (0, 0), (0.9, 0))
         for y in (0.8, -0.8):
-            _arrow(axes, (0.9, 0), (1.6, y))
-        _box(axes, 2.6, 0.8, "gate\nprojection", GREEN, 1.8)
-        _box(axes, 2.6, -0.8, "up\nprojection", SKY, 1.8)
-        _arrow(axes, (3.6, 0.8), (4.6, 0.8))
-        _box(axes, 5.2, 0.8, "SiLU", ORANGE, 1.1)
-        _arrow(axes, (5.85, 0.8), (7.15, 0.15))
-        _arrow(axes, (3.6, -0.8), (7.15, -0.15))
+            arrow(axes, (0.9, 0), (1.6, y))
+        box(axes, 2.6, 0.8, "gate\nprojection", GREEN, 1.8, 0.84)
+        box(axes, 2.6, -0.8, "up\nprojection", SKY, 1.8, 0.84)
+        arrow(axes, (3.6, 0.8), (4.6, 0.8))
+        box(axes, 5.2, 0.8, "SiLU", ORANGE, 1.1, 0.84)
+        arrow(axes, (5.85, 0.8), (7.15, 0.15))
+        arrow(axes, (3.6, -0.8), (7.15, -0.15))
         axes.text(7.4, 0, "×", ha="center", va="center", fontsize=24)
-        _arrow(axes, (7.7, 0), (9.0, 0))
-        _box(axes, 10.0, 0, "output\nprojection", SKY, 1.8)
-        _arrow(axes, (11.0, 0), (12.3, 0))
+        arrow(axes, (7.7, 0), (9.0, 0))
+        box(axes, 10.0, 0, "output\nprojection", SKY, 1.8, 0.84)
+        arrow(axes, (11.0, 0), (12.3, 0))
         for x, y, text in ((0.4, 0.2, "C"), (4.1, 1, "F"), (5.0, -1.0, "F"), (8.3, 0.2, "F")):
             axes.text(x, y, text, ha="center", va="bottom", fontsize=13)
         axes.text(11.6, 0.2, "C", ha="center", va="bottom", fontsize=13)
@@ -408,26 +390,15 @@ def _bend(hidden: int, activation: str) -> Picture:
 
 
 def _explorer(hidden: int, activation: str) -> Any:
-    import ipywidgets  # here, so that the pictures need no ipywidgets
+    import ipywidgets
 
-    wide = ipywidgets.Layout(width="520px")
-    style = {"description_width": "120px"}
-    width = ipywidgets.SelectionSlider(
-        options=sorted({1, 2, 4, 8, 16, 32, hidden}), value=hidden, description="hidden width"
-    )
-    choice = ipywidgets.ToggleButtons(options=list(ACTIVATIONS), description="activation")
-    choice.value = activation
-    width.layout, width.style = wide, style
-    choice.style = {**style, "button_width": "90px"}
-    shown = ipywidgets.HTML()
-
-    def show(change: object) -> None:
-        shown.value = _bend(width.value, choice.value).html()
-
-    width.observe(show, names="value")
-    choice.observe(show, names="value")
-    show(None)
-    return ipywidgets.VBox([width, choice, shown])
+    widths = sorted({1, 2, 4, 8, 16, 32, hidden})
+    controls = {
+        "hidden width": ipywidgets.SelectionSlider(options=widths, value=hidden),
+        "activation": ipywidgets.ToggleButtons(options=list(ACTIVATIONS), value=activation),
+    }
+    controls["activation"].style.button_width = "90px"
+    return explorer(_bend, controls)
 
 
 # Counting

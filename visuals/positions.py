@@ -20,6 +20,7 @@ from visuals.figure import (
     Picture,
     WidgetWithPicture,
     draw,
+    explorer,
     number,
     numbers,
     widgets_run,
@@ -161,7 +162,7 @@ def token_or_position() -> Picture:
     def plot(figure: Figure) -> None:
         panels = figure.subplots(1, 3)
         for axes, (title, _), values in zip(panels, kinds, alike, strict=True):
-            axes.imshow(values.tolist(), cmap="Blues", vmin=-0.3, vmax=1.6)
+            axes.imshow(values.tolist(), cmap="Blues", vmin=-0.3, vmax=2.2)
             for i, row in enumerate(values.tolist()):
                 for j, value in enumerate(row):
                     axes.text(j, i, number(value, 1), ha="center", va="center", fontsize=11)
@@ -481,22 +482,12 @@ def _turning(position: int, offset: int, frequency: float) -> Picture:
 
 
 def _explorer(position: int, offset: int, frequency: float) -> Any:
-    import ipywidgets  # here, so that the pictures need no ipywidgets
+    import ipywidgets
 
-    wide = ipywidgets.Layout(width="520px")
-    sliders = (
-        ipywidgets.IntSlider(position, min=0, max=20),
-        ipywidgets.IntSlider(offset, min=-10, max=10),
-        ipywidgets.FloatLogSlider(frequency, min=-3, max=0, step=0.1, readout_format=".3f"),
-    )
-    for slider, name in zip(sliders, ("position", "offset", "frequency"), strict=True):
-        slider.description, slider.layout = name, wide
-    shown = ipywidgets.HTML()
-
-    def show(change: object) -> None:
-        shown.value = _turning(*(slider.value for slider in sliders)).html()
-
-    for slider in sliders:
-        slider.observe(show, names="value")
-    show(None)
-    return ipywidgets.VBox([*sliders, shown])
+    slow_to_fast = {"min": -3, "max": 0, "step": 0.1, "readout_format": ".3f"}
+    controls = {
+        "position": ipywidgets.IntSlider(position, min=0, max=20),
+        "offset": ipywidgets.IntSlider(offset, min=-10, max=10),
+        "frequency": ipywidgets.FloatLogSlider(frequency, **slow_to_fast),
+    }
+    return explorer(_turning, controls)

@@ -7,7 +7,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
+from matplotlib.patches import Rectangle
 from torch.nn import functional as F
 
 from visuals.figure import (
@@ -20,8 +20,11 @@ from visuals.figure import (
     VERMILLION,
     Picture,
     WidgetWithPicture,
+    arrow,
     bars,
+    box,
     draw,
+    explorer,
     numbers,
     widgets_run,
 )
@@ -87,7 +90,7 @@ def stretched_update() -> Picture:
         grid(panels[0], x, SKY, "x\n(1, 3, 2)")
         grid(panels[1], wanted, ORANGE, "update\n(1, 3, 2)")
         grid(panels[2], add(wanted), "white", "sum\nas meant")
-        grid(panels[3], averaged, VERMILLION, "update\n(1, 1, 2)", copies=3)
+        grid(panels[3], averaged, ORANGE, "update\n(1, 1, 2)", copies=3)
         grid(panels[4], add(averaged * 3), "white", "sum, and\nno error")
 
     alt = (
@@ -98,37 +101,6 @@ def stretched_update() -> Picture:
     return draw(plot, (8.4, 2.9), alt, "Hatched: the copies that broadcasting makes.")
 
 
-def _box(axes: Axes, x: float, y: float, text: str, color: str) -> None:
-    axes.add_patch(
-        FancyBboxPatch(
-            (x - 0.62, y - 0.26),
-            1.24,
-            0.52,
-            boxstyle="round,pad=0.06",
-            facecolor=color,
-            edgecolor=INK,
-        )
-    )
-    axes.text(x, y, text, ha="center", va="center", fontsize=12)
-
-
-def _arrow(axes: Axes, *points: tuple[float, float], color: str = INK, width: float = 1.5) -> None:
-    for start, end in zip(points[:-2], points[1:-1], strict=True):
-        axes.plot(*zip(start, end, strict=True), color=color, linewidth=width)
-    axes.add_patch(
-        FancyArrowPatch(
-            points[-2],
-            points[-1],
-            arrowstyle="-|>",
-            mutation_scale=15,
-            color=color,
-            linewidth=width,
-            shrinkA=0,
-            shrinkB=0,
-        )
-    )
-
-
 def two_places() -> Picture:
     """Pre-norm and post-norm as diagrams: what stands on the straight path."""
 
@@ -136,18 +108,18 @@ def two_places() -> Picture:
         left, right = figure.subplots(1, 2)
         for axes, title in ((left, "pre-norm"), (right, "post-norm")):
             pre = title == "pre-norm"
-            _arrow(axes, (0, 0), (0, 3.55 if pre else 2.6), color=BLUE, width=4)
+            arrow(axes, (0, 0), (0, 3.55 if pre else 2.6), color=BLUE, linewidth=4)
             top = 4.6
             if pre:
-                _arrow(axes, (0, 3.95), (0, top), color=BLUE, width=4)
+                arrow(axes, (0, 3.95), (0, top), color=BLUE, linewidth=4)
             plus = 3.75 if pre else 2.8
             axes.plot(0, plus, marker="o", markersize=21, color=PANEL, markeredgecolor=INK)
             axes.text(0, plus - 0.02, "+", ha="center", va="center", fontsize=18)
             steps = ["norm", "branch", "dropout"] if pre else ["branch", "dropout"]
             heights = (1.05, 1.95, 2.85) if pre else (1.0, 1.9)
-            _arrow(axes, (0, 0.35), (2, 0.35), (2, heights[0] - 0.33))
+            arrow(axes, (0, 0.35), (2, 0.35), (2, heights[0] - 0.33))
             for name, y in zip(steps, heights, strict=True):
-                _box(
+                box(
                     axes,
                     2,
                     y,
@@ -155,12 +127,12 @@ def two_places() -> Picture:
                     GREEN if name == "norm" else SKY if name == "branch" else "white",
                 )
             for low, high in zip(heights, heights[1:], strict=False):
-                _arrow(axes, (2, low + 0.33), (2, high - 0.33))
-            _arrow(axes, (2, heights[-1] + 0.33), (2, plus), (0.24, plus))
+                arrow(axes, (2, low + 0.33), (2, high - 0.33))
+            arrow(axes, (2, heights[-1] + 0.33), (2, plus), (0.24, plus))
             if not pre:
-                _arrow(axes, (0, 3.02), (0, 3.42), color=BLUE, width=4)
-                _box(axes, 0, 3.75, "norm", GREEN)
-                _arrow(axes, (0, 4.08), (0, top), color=BLUE, width=4)
+                arrow(axes, (0, 3.02), (0, 3.42), color=BLUE, linewidth=4)
+                box(axes, 0, 3.75, "norm", GREEN)
+                arrow(axes, (0, 4.08), (0, top), color=BLUE, linewidth=4)
             axes.text(-0.2, 0.1, "x", ha="right", fontsize=14)
             axes.set_xlim(-1.1, 3)
             axes.set_ylim(-0.1, 4.7)
@@ -346,21 +318,10 @@ def gradient_by_layer(depth: int = 16, seed: int = 0) -> Picture | WidgetWithPic
 
 
 def _explorer(depth: int, seed: int) -> Any:
-    import ipywidgets  # here, so that the pictures need no ipywidgets
+    import ipywidgets
 
-    wide = ipywidgets.Layout(width="520px")
-    sliders = (
-        ipywidgets.IntSlider(depth, min=2, max=64, continuous_update=False),
-        ipywidgets.IntSlider(seed, min=0, max=9, continuous_update=False),
-    )
-    for slider, name in zip(sliders, ("depth", "seed"), strict=True):
-        slider.description, slider.layout = name, wide
-    shown = ipywidgets.HTML()
-
-    def show(change: object) -> None:
-        shown.value = _by_layer(*(slider.value for slider in sliders)).html()
-
-    for slider in sliders:
-        slider.observe(show, names="value")
-    show(None)
-    return ipywidgets.VBox([*sliders, shown])
+    controls = {
+        "depth": ipywidgets.IntSlider(depth, min=2, max=64, continuous_update=False),
+        "seed": ipywidgets.IntSlider(seed, min=0, max=9, continuous_update=False),
+    }
+    return explorer(_by_layer, controls)
