@@ -178,13 +178,14 @@ def module_checks(exercise, layers, function, bias):
     def lets_gradients_flow(answer, reference, draw):
         module, weights = made(answer, draw, layers(5, 3), 5, 3, bias=bias)
         x, back = draw.normal(2, 4, 5), draw.gain(2, 4, 5)
-        got = module.call((x,), backward=back, seed=1)
-        agrees_in_gradients(
-            [got.gradients[0], *(got.parameters[name] for name in weights)],
-            lambda x, **weights: function(x, weights),
-            {"x": x, **weights},
-            back,
-        )
+        for training in (False, True):
+            got = module.train(training).call((x,), backward=back, seed=1)
+            agrees_in_gradients(
+                [got.gradients[0], *(got.parameters[name] for name in weights)],
+                lambda x, **weights: function(x, weights),
+                {"x": x, **weights},
+                back,
+            )
 
     def keeps_the_dtype(answer, reference, draw):
         module, weights = made(answer, draw, layers(5, 3), 5, 3, bias=bias, size=0.4)
@@ -286,7 +287,8 @@ def drops_after_the_output(answer, reference, draw):
     for p, by_name in ((0.3, True), (0.6, False)):
         module, weights = with_dropout(answer, draw, (5, 3), p, by_name)
         module.load(output_projection__weight=torch.zeros(5, 3, device=draw.device))
-        result = run_once(module, draw.normal(40, 50, 5))
+        x = draw.normal(40, 50, 5)
+        result, again = run_once(module, x), run_once(module, x, seed=2)
         shape_of(result, (40, 50, 5))
         zero = result == 0
         what = f"With `dropout={p}`, and outputs that are the bias alone"
@@ -294,6 +296,8 @@ def drops_after_the_output(answer, reference, draw):
         for axis in range(3):
             if (zero == zero.narrow(axis, 0, 1)).all():
                 raise Failure(f"{what}: whole rows are dropped together. `nn.Dropout` drops each.")
+        if torch.equal(result, again):
+            raise Failure(f"{what}: two calls dropped the same. Dropout is drawn at each call.")
         whole = (weights["output_projection.bias"] / (1 - p)).expand(40, 50, 5)
         close(result.masked_fill(zero, 0), whole.masked_fill(zero, 0), f"{what}, what is left")
 

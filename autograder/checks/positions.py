@@ -194,15 +194,16 @@ def add_module_checks(exercise, rows_of, tables):
     def refuses_what_is_too_long(answer, reference, draw):
         for width, most, length in ((4, 6, 7), (6, 1, 4), (2, 5, 20)):
             module = made(answer, width, max_len=most).eval()
-            rows_of(module, draw, most, most, width)
-            x = draw.normal(2, length, width)
+            rows = rows_of(module, draw, most, most, width)
+            x, all_of_it = draw.normal(2, length, width), draw.normal(2, most, width)
             refuses(module.attempt((x,)), f"x has {length} tokens and `max_len` is {most}")
-            fits = module.attempt((draw.normal(2, most, width),))
+            fits, what = module.attempt((all_of_it,)), f"x has {most} tokens, `max_len` is {most}"
             if fits.error:
                 raise Failure(
-                    f"x has {most} tokens and `max_len` is {most}: that fits, and it stopped with "
-                    f"{fits.error['type']} ({fits.error['message'][:120]})."
+                    f"{what}: that fits, and it stopped with {fits.error['type']} "
+                    f"({fits.error['message'][:120]})."
                 )
+            close(fits.value, all_of_it + rows, f"{what}. The result", rtol=1e-4, atol=2e-4)
 
     def leaves_no_trace(answer, reference, draw):
         module = made(answer, 6, 9, dropout=0.0)

@@ -179,6 +179,10 @@ def module_checks(exercise, formula, written, on_zeros):
             own = {found[name].storage for name in expected}
             if extra := [name for name, one in found.items() if one.storage not in own]:
                 raise Failure(f"It also trains {', '.join(extra)}, which the formula has not.")
+        given, weight = answer.make(branch(5)), draw.gain(5)
+        module = answer(5, given)
+        given.load(weight=weight)
+        same(module.attribute("branch.weight"), weight, "The weight of the branch that was given")
         for module, p in zip(modules[1:], (0.25, 0.75), strict=True):
             part(module, "dropout", "Dropout")
             if module.attribute("dropout.p") != p:
@@ -205,6 +209,7 @@ def module_checks(exercise, formula, written, on_zeros):
             recipe("Tanh"),
             recipe("Sequential", recipe("Linear", 6, 4), recipe("GELU"), recipe("Linear", 4, 6)),
             recipe("TransformerEncoderLayer", 6, 2, 4, dropout=0.0, batch_first=True),
+            recipe("Dropout", 1.0),  # zeros in training, nothing in eval
         ):
             module, norm, branch = around(answer, kind, 6, draw)
             x = draw.normal(2, 3, 6)
@@ -239,7 +244,8 @@ def module_checks(exercise, formula, written, on_zeros):
         p, bias, x = draw.number(0.25, 0.4), draw.gain(5), draw.normal(240, 5)
         module, norm, _ = around(answer, linear(5), 5, draw, p)
         module.load(branch__weight=torch.zeros(5, 5), branch__bias=bias)
-        result = module.call((x,), seed=draw.integers(0, 1000).item()).value
+        seed = draw.integers(0, 1000).item()
+        result, again = (module.call((x,), seed=seed + one).value for one in (0, 1))
         shape_of(result, x.shape)
         kept = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 5).to(x.device)  # (32, 5)
         possible = formula(x[:, None], lambda _: kept * bias / (1 - p), norm)  # (240, 32, 5)
@@ -258,12 +264,17 @@ def module_checks(exercise, formula, written, on_zeros):
             )
         if len(which.unique()) < 10 or ((which == 0) | (which == 31)).float().mean() > 0.5:
             raise Failure("Each feature of each token is dropped on its own, not several together.")
+        if torch.equal(result, again):
+            raise Failure("Two calls in training dropped the same: dropout is drawn at each call.")
 
     def is_still_in_eval(answer, reference, draw):
         x = draw.normal(4, 3, 5)
         module, norm, branch = around(answer, linear(5), 5, draw, 0.75)
         result = module.eval().call((x,), seed=2).value
         same(result, formula(x, branch, norm), "With `dropout=0.75` in eval mode the result")
+        module, norm, _ = around(answer, recipe("Dropout", 1.0), 5, draw)
+        expected = formula(x, lambda one: one, norm)
+        same(module.eval()(x), expected, "The branch is a Dropout. In eval mode the result")
 
     def leaves_x_untouched(answer, reference, draw):
         module, _, _ = around(answer, linear(5), 5, draw)
@@ -279,17 +290,19 @@ def module_checks(exercise, formula, written, on_zeros):
         module, _, _ = around(answer, linear(5), 5, draw)
         values = {"norm.weight": draw.gain(5), "norm.bias": draw.gain(5)}
         values |= {"branch.weight": draw.gain(5, 5), "branch.bias": draw.gain(5)}
-        got = module.load(**values).backward(back, x)
-        agrees_in_gradients(
-            [got.gradients[0], *(got.parameters[name] for name in values)],
-            lambda x, **named: formula(
-                x,
-                lambda one: F.linear(one, named["branch.weight"], named["branch.bias"]),
-                lambda one: F.layer_norm(one, (5,), named["norm.weight"], named["norm.bias"]),
-            ),
-            {"x": x, **values},
-            back,
-        )
+        module.load(**values)
+        modes = [module.train(training).backward(back, x) for training in (True, False)]
+        for got in modes:
+            agrees_in_gradients(
+                [got.gradients[0], *(got.parameters[name] for name in values)],
+                lambda x, **named: formula(
+                    x,
+                    lambda one: F.linear(one, named["branch.weight"], named["branch.bias"]),
+                    lambda one: F.layer_norm(one, (5,), named["norm.weight"], named["norm.bias"]),
+                ),
+                {"x": x, **values},
+                back,
+            )
 
     def keeps_the_dtype(answer, reference, draw):
         values = {"branch.weight": draw.gain(5, 5) / 5, "branch.bias": draw.gain(5)}
@@ -323,7 +336,7 @@ def module_checks(exercise, formula, written, on_zeros):
         (leaves_x_untouched, "`x` is the same after the call.", 1, gate),
         (
             lets_gradients_flow,
-            "Gradients reach `x` and all parameters, through the branch and past it.",
+            "Gradients reach `x` and all parameters, through the branch and past it, in eval too.",
             1,
             gate,
         ),
