@@ -9,7 +9,7 @@ import torch
 
 from autograder.judge.compare import close, same, shape_of, untouched
 from autograder.judge.draw import Draw
-from autograder.judge.subject import Description, Failure, Subject
+from autograder.judge.subject import Description, Failure, Outcome, Subject
 
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
@@ -32,10 +32,12 @@ def agrees_in_gradients(
         same(one, right, f"The gradient of `{name}`", rtol=1e-4, atol=1e-4)
 
 
-def keeps_dtypes(call: Callable[..., Any], *inputs: torch.Tensor) -> None:
+def keeps_dtypes(
+    call: Callable[..., Any], *inputs: torch.Tensor, dtypes: Sequence[torch.dtype] = DTYPES
+) -> None:
     """Fail unless `call` on inputs of each dtype returns that dtype, with about the same values."""
     plain = call(*inputs)
-    for dtype in DTYPES:
+    for dtype in dtypes:
         result = call(*(one.to(dtype) for one in inputs))
         shape_of(result, plain.shape)
         if result.dtype != dtype:
@@ -52,6 +54,23 @@ def keeps_dtypes(call: Callable[..., Any], *inputs: torch.Tensor) -> None:
             rtol=5e-2,
             atol=5e-2,
         )
+
+
+def refuses(outcome: Outcome, when: str) -> str:
+    """The message of the ValueError that an attempt ended in; Failure if it ended otherwise."""
+    error, asked = outcome.error, f"{when}: a ValueError was asked for"
+    if error is None:
+        shape = getattr(outcome.value, "shape", None)
+        came = "a result" if shape is None else f"a result of shape {tuple(shape)}"
+        raise Failure(f"{asked}, and {came} came back.")
+    if error["type"] == "NotImplementedError":
+        raise Failure(f"{when}: the line `raise NotImplementedError()` still runs.")
+    if "ValueError" not in error["bases"]:
+        raise Failure(
+            f"{asked}, and it stopped with {error['type']} ({error['message'][:120]}). Test for it "
+            "and `raise ValueError(...)` yourself."
+        )
+    return str(error["message"])
 
 
 def has_parameters(module: Subject, expected: dict[str, float], width: int) -> None:
@@ -72,6 +91,42 @@ def has_parameters(module: Subject, expected: dict[str, float], width: int) -> N
     extra = [name for name, info in found.parameters.items() if info.storage not in own]
     if extra:
         raise Failure(f"It also trains {', '.join(extra)}, which no formula here has.")
+
+
+def has_layers(module: Subject, layers: dict[str, tuple[int, int]], bias: bool = True) -> None:
+    """Fail unless `module` trains these linear layers, (outputs, inputs) each, and nothing else."""
+    if not isinstance(module, Subject):
+        raise Failure(f"An nn.Module was asked for; this is a {type(module).__name__}.")
+    found = module.describe(values=False)
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, (outputs, inputs) in layers.items():
+        shapes[f"{name}.weight"] = (outputs, inputs)
+        if bias:
+            shapes[f"{name}.bias"] = (outputs,)
+    for name, shape in shapes.items():
+        if name not in found.parameters:
+            raise Failure(_missing_layer(name, found))
+        info = found.parameters[name]
+        if info.shape != shape:
+            raise Failure(f"`{name}` has shape {info.shape}; {shape} was asked for.")
+        if not info.requires_grad:
+            raise Failure(f"`{name}` has requires_grad=False, so it would never be trained.")
+    own = {found.parameters[name].storage for name in shapes}
+    if len(own) < len(shapes):
+        raise Failure("Two of its layers share a weight: each has weights of its own.")
+    extra = [name for name, info in found.parameters.items() if info.storage not in own]
+    if extra:
+        raise Failure(f"It also trains {', '.join(extra)}, which was not asked for.")
+
+
+def _missing_layer(name: str, found: Description) -> str:
+    if found.parameters:
+        return f"There is no `{name}`: the parameters are called {', '.join(found.parameters)}."
+    layer = name.split(".")[0]
+    return (
+        f"There is no `{name}`, nor any other parameter, once `__init__` has run, so no optimizer "
+        f"would find anything to train. Make it there: `self.{layer} = nn.Linear(...)`."
+    )
 
 
 def _missing(name: str, found: Description) -> str:
@@ -100,10 +155,16 @@ def same_at_every_call(module: Subject, x: torch.Tensor, other: torch.Tensor) ->
 def owns_its_parameters(make: Callable[[], Subject], draw: Draw) -> None:
     """Fail if two modules share a parameter: loading one must leave the other as it was."""
     one, other = make(), make()
-    before = other.describe().state
-    one.load(**{name: draw.gain(*tensor.shape) for name, tensor in before.items()})
-    for name, tensor in other.describe().state.items():
-        same(tensor, before[name], f"`{name}` of one module, after another's was changed")
+    shapes: dict[int, tuple[str, tuple[int, ...]]] = {}  # one name for each: some have two
+    for name, info in other.describe(values=False).parameters.items():
+        shapes.setdefault(info.storage, (name, info.shape))
+    # Both are loaded: what a mistake's layers were drawn as must not matter.
+    kept, loaded = ({name: draw.gain(*shape) for name, shape in shapes.values()} for _ in range(2))
+    other.load(**kept)
+    one.load(**loaded)
+    found = other.describe().state
+    for name, tensor in kept.items():
+        same(found[name], tensor, f"`{name}` of one module, after another's was changed")
 
 
 def leaves_untouched(answer: Subject, **inputs: torch.Tensor) -> None:
