@@ -42,8 +42,7 @@ def run(
     cluster: str,
 ) -> list[Outcome]:
     """Grade what was found, where `autograder.grading.grade` has looked at the rest."""
-    with _in_words(out):
-        folder = CourseFolder(out, db, sandbox)
+    with _in_words(out), CourseFolder(out, db, sandbox) as folder:
         folder.prepare({one.lesson.stem: one.lesson for one in found if one.lesson})
         ledger = Ledger(out / "course" / "outcomes.jsonl")
         whole = _Batch(found, folder, ledger, sandbox, seed, regrade)
