@@ -135,7 +135,7 @@ class CourseFolder:
         log = logging.getLogger("autograder.grading")
         log.setLevel(logging.INFO)
         logging.raiseExceptions = False  # a log that can't be written is not worth a traceback
-        for one in (log, logging.getLogger("py.warnings")):
+        for one in (log, nbgrader.api.app_log, logging.getLogger("py.warnings")):
             one.handlers = [handler]
             one.propagate = False
         config = Config()

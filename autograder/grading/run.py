@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from nbgrader.api import InvalidEntry
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -73,7 +74,7 @@ def _in_words(out: Path) -> Iterator[None]:
         raise CourseError(
             f"Could not go on, with {out}: {error.strerror or error}. {kept}"
         ) from error
-    except SQLAlchemyError as error:
+    except (SQLAlchemyError, InvalidEntry) as error:
         reason = " ".join(str(getattr(error, "orig", error)).split())
         raise CourseError(f"Could not go on with the gradebook: {reason}. {kept}") from error
 
