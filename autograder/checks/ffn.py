@@ -108,11 +108,6 @@ def load(module, weights):
     return module.load(**{name.replace(".", "__"): value for name, value in weights.items()})
 
 
-def run_once(module, x, seed=1):
-    """One call whose random numbers, if any, are the same for every answer."""
-    return module.call((x,), seed=seed).value
-
-
 def diagonal(draw, width):
     """A square weight that keeps each feature by itself, and its factors."""
     factors = draw.gain(width)
@@ -132,7 +127,7 @@ def module_checks(exercise, layers, function, bias):
         for width, hidden, shape in ((4, 9, (3, 5)), (7, 3, (1, 6)), (5, 20, (2, 1))):
             module, _ = made(answer, draw, layers(width, hidden), width, hidden, bias=bias)
             x = draw.normal(*shape, width)
-            shape_of(run_once(module, x), x.shape, f"x has shape {tuple(x.shape)}, and the result")
+            shape_of(module(x), x.shape, f"x has shape {tuple(x.shape)}, and the result")
 
     def works_on_each_token_alone(answer, reference, draw):
         module, _ = made(answer, draw, layers(4, 7), 4, 7, bias=bias)
@@ -141,13 +136,13 @@ def module_checks(exercise, layers, function, bias):
             sentence, place = batch - 1, length // 2
             moved = x.clone()
             moved[sentence, place] = 2 * draw.gain(4)
-            before, after = run_once(module, x), run_once(module, moved)
+            before, after = module(x), module(moved)
             expected = before.clone()
             expected[sentence, place] = after[sentence, place]
             said = f"Token {place} of sentence {sentence} alone was changed, and the output"
             same(after, expected, said, note="A token's output may depend on that token alone.")
             alike = draw.normal(4).expand(batch, length, 4).contiguous()
-            result = run_once(module, alike)
+            result = module(alike)
             same(
                 result,
                 result[:1, :1].expand(batch, length, 4),
@@ -159,17 +154,17 @@ def module_checks(exercise, layers, function, bias):
         for width, hidden, shape in ((4, 7, (3, 5)), (5, 3, (2, 1)), (3, 16, (1, 4))):
             module, weights = made(answer, draw, layers(width, hidden), width, hidden, bias=bias)
             x = draw.normal(*shape, width)
-            same(run_once(module, x), function(x, weights))
+            same(module(x), function(x, weights))
 
     def is_the_same_at_every_call(answer, reference, draw):
         module, weights = made(answer, draw, layers(5, 3), 5, 3, bias=bias)
         x, other = draw.normal(2, 4, 5), draw.normal(2, 4, 5)
-        before = run_once(module, x)
-        run_once(module.train(), other)
-        same(run_once(module.eval(), x), before, "A later call on the same x")
+        before = module(x)
+        module.train()(other)
+        same(module.eval()(x), before, "A later call on the same x")
 
     def owns_its_weights(answer, reference, draw):
-        owns_its_parameters(lambda: answer.call((5, 3), seed=0).value, draw)
+        owns_its_parameters(lambda: answer(5, 3), draw)
 
     def leaves_x_untouched(answer, reference, draw):
         module, _ = made(answer, draw, layers(5, 3), 5, 3, bias=bias)
@@ -179,7 +174,7 @@ def module_checks(exercise, layers, function, bias):
         module, weights = made(answer, draw, layers(5, 3), 5, 3, bias=bias)
         x, back = draw.normal(2, 4, 5), draw.gain(2, 4, 5)
         for training in (False, True):
-            got = module.train(training).call((x,), backward=back, seed=1)
+            got = module.train(training).backward(back, x)
             agrees_in_gradients(
                 [got.gradients[0], *(got.parameters[name] for name in weights)],
                 lambda x, **weights: function(x, weights),
@@ -257,7 +252,7 @@ def bends_with_the_exact_gelu(answer, reference, draw):
     module.load(output_projection__weight=out, output_projection__bias=zeros)
     x = 2 * draw.normal(4, 6, 5)
     said = "Each feature goes through one hidden unit without bias, and the result"
-    same(run_once(module, x), gains * F.gelu(factors * x), said)
+    same(module(x), gains * F.gelu(factors * x), said)
 
 
 @feed_forward.check(points=1, needs=["returns_the_shape"])
@@ -265,7 +260,7 @@ def adds_both_biases(answer, reference, draw):
     """Both biases are added: an input of zeros shows them alone."""
     module, weights = made(answer, draw, feed_forward_layers(5, 3), 5, 3)
     x = torch.zeros(2, 3, 5, device=draw.device)
-    same(run_once(module, x), torch_feed_forward(x, weights), "x is all zeros, and the result")
+    same(module(x), torch_feed_forward(x, weights), "x is all zeros, and the result")
 
 
 def with_dropout(answer, draw, sizes, p, by_name):
@@ -288,7 +283,7 @@ def drops_after_the_output(answer, reference, draw):
         module, weights = with_dropout(answer, draw, (5, 3), p, by_name)
         module.load(output_projection__weight=torch.zeros(5, 3, device=draw.device))
         x = draw.normal(40, 50, 5)
-        result, again = run_once(module, x), run_once(module, x, seed=2)
+        result, again = module(x), module(x)
         shape_of(result, (40, 50, 5))
         zero = result == 0
         what = f"With `dropout={p}`, and outputs that are the bias alone"
@@ -314,7 +309,7 @@ def drops_after_the_activation(answer, reference, draw):
             input_projection__bias=token.new_zeros(1),
             output_projection__bias=token.new_zeros(8),
         )
-        result = run_once(module, token.expand(40, 50, 8).contiguous())
+        result = module(token.expand(40, 50, 8).contiguous())
         shape_of(result, (40, 50, 8))
         silent = (result == 0).all(dim=-1)
         what = f"With `dropout={p}` and one hidden unit, of the tokens"
@@ -336,7 +331,7 @@ def drops_nothing_in_eval(answer, reference, draw):
     """In eval mode nothing is dropped, whatever the probability."""
     module, weights = with_dropout(answer, draw, (5, 3), 0.5, True)
     x = draw.normal(2, 4, 5)
-    same(run_once(module.eval(), x), torch_feed_forward(x, weights), "In eval mode the result")
+    same(module.eval()(x), torch_feed_forward(x, weights), "In eval mode the result")
 
 
 @feed_forward.check(points=1, needs=["returns_the_shape"])
@@ -344,7 +339,7 @@ def drops_nothing_by_default(answer, reference, draw):
     """Where no dropout is given nothing is dropped, in training either."""
     module, weights = made(answer, draw, feed_forward_layers(5, 3), 5, 3)
     x = draw.normal(6, 4, 5)
-    same(run_once(module.train(), x), run_once(module.eval(), x), "In training mode the result")
+    same(module.train()(x), module.eval()(x), "In training mode the result")
 
 
 # SwiGLU alone
@@ -361,7 +356,7 @@ def gates_with_silu(answer, reference, draw):
     module.load(output_projection__weight=out)
     x = 2 * draw.normal(4, 6, 5)
     said = "Each feature goes through one hidden unit, and the result"
-    same(run_once(module, x), gains * (F.silu(at * x) * (by * x)), said)
+    same(module(x), gains * (F.silu(at * x) * (by * x)), said)
 
 
 @swiglu.check(points=1, needs=["returns_the_shape"])
@@ -369,9 +364,9 @@ def uses_the_up_projection_as_it_is(answer, reference, draw):
     """The up projection has no activation: turn its sign, and the output's sign turns."""
     module, weights = made(answer, draw, swiglu_layers(4, 7), 4, 7, bias=False)
     x = draw.normal(3, 5, 4)
-    before = run_once(module, x)
+    before = module(x)
     module.load(up_projection__weight=-weights["up_projection.weight"])
-    same(run_once(module, x), -before, "With the up projection's sign turned, the output")
+    same(module(x), -before, "With the up projection's sign turned, the output")
 
 
 @swiglu.check(points=1, needs=["returns_the_shape"])
@@ -385,7 +380,7 @@ def closes_at_zero(answer, reference, draw):
     x = torch.tensor([[[0.0, 20.0, 0.0, -17.0]]], device=draw.device)
     expected = torch.tensor([[[0.0, 60.0, 0.0, 0.0]]], device=draw.device)
     said = "The gates are 0, 20, 0, -17, what comes up is 3 each time, and the result"
-    same(run_once(module, x), expected, said, atol=1e-3)
+    same(module(x), expected, said, atol=1e-3)
 
 
 @swiglu.check(points=1, needs=["returns_the_shape"])
@@ -393,7 +388,7 @@ def is_the_same_in_training(answer, reference, draw):
     """It has no dropout: training mode and eval mode give the same."""
     module, _ = made(answer, draw, swiglu_layers(5, 3), 5, 3, bias=False)
     x = draw.normal(6, 4, 5)
-    same(run_once(module.train(), x), run_once(module.eval(), x), "In training mode the result")
+    same(module.train()(x), module.eval()(x), "In training mode the result")
 
 
 # Counting

@@ -127,14 +127,9 @@ def is_float32(answer, reference, draw):
 # The two modules
 
 
-def made(answer, *args, **kwargs):
-    """A module, built with fixed random numbers: what is drawn in it is the same in every run."""
-    return answer.call(args, kwargs, seed=1).value
-
-
 def drops_the_sum(module, x, total, p):
     """Fail unless dropout with probability `p` falls on `total`, entry by entry, in training."""
-    one, other = (module.call((x,), seed=seed).value for seed in (3, 4))
+    one, other = module(x), module(x)
     shape_of(one, x.shape)
     kept = one != 0
     close(
@@ -170,9 +165,9 @@ def add_module_checks(exercise, rows_of, tables):
         cases = ((5, 3, 4, 11), (2, 7, 6, 8), (3, 1, 2, 5), (1, 4, 8, 9))
         tried = []
         for batch, length, width, most in cases:
-            module, x = made(answer, width, most).eval(), draw.normal(batch, length, width)
+            module, x = answer(width, most).eval(), draw.normal(batch, length, width)
             rows = rows_of(module, draw, length, most, width)
-            tried.append((x, x + rows, module.call((x,), seed=2).value))
+            tried.append((x, x + rows, module(x)))
         for x, expected, result in tried:
             what = f"x is {tuple(x.shape)}, and the result"
             close(result, expected, what, rtol=1e-4, atol=2e-4)
@@ -180,21 +175,21 @@ def add_module_checks(exercise, rows_of, tables):
     def drops_out_of_the_sum(answer, reference, draw):
         x, p = draw.normal(5, 40, 12), draw.number(0.25, 0.45)
         for module, most in (
-            (made(answer, 12, 50, p), 50),
-            (made(answer, 12, max_len=50, dropout=p), 50),
+            (answer(12, 50, p), 50),
+            (answer(12, max_len=50, dropout=p), 50),
         ):
             total = x + rows_of(module, draw, 40, most, 12)
             drops_the_sum(module, x, total, p)
-            quiet = module.eval().call((x,), seed=5).value
+            quiet = module.eval()(x)
             close(quiet, total, "In eval mode the result", rtol=1e-4, atol=2e-4)
-        module = made(answer, 12, 50)
+        module = answer(12, 50)
         total = x + rows_of(module, draw, 40, 50, 12)
-        plain = module.call((x,), seed=5).value
+        plain = module(x)
         close(plain, total, "With no dropout given the result", rtol=1e-4, atol=2e-4)
 
     def refuses_what_is_too_long(answer, reference, draw):
         for width, most, length in ((4, 6, 7), (6, 1, 4), (2, 5, 20)):
-            module = made(answer, width, max_len=most).eval()
+            module = answer(width, max_len=most).eval()
             rows = rows_of(module, draw, most, most, width)
             x, all_of_it = draw.normal(2, length, width), draw.normal(2, most, width)
             refuses(module.attempt((x,)), f"x has {length} tokens and `max_len` is {most}")
@@ -207,17 +202,17 @@ def add_module_checks(exercise, rows_of, tables):
             close(fits.value, all_of_it + rows, f"{what}. The result", rtol=1e-4, atol=2e-4)
 
     def leaves_no_trace(answer, reference, draw):
-        module = made(answer, 6, 9, dropout=0.0)
+        module = answer(6, 9, dropout=0.0)
         rows_of(module, draw, 9, 9, 6)
         same_at_every_call(module, draw.normal(3, 4, 6), 3 * draw.normal(2, 8, 6) + 2)
 
     def leaves_x_untouched(answer, reference, draw):
-        module = made(answer, 6, 9).eval()
+        module = answer(6, 9).eval()
         rows_of(module, draw, 9, 9, 6)
         leaves_untouched(module, x=draw.normal(3, 4, 6))
 
     def stays_on_the_device(answer, reference, draw):
-        made(answer, 6, 11).eval().to(device="meta").on_meta(draw.normal(3, 5, 6))
+        answer(6, 11).eval().to(device="meta").on_meta(draw.normal(3, 5, 6))
 
     for run, sentence, points, needs in (
         (adds_a_row_to_each_token, f"Row t of {tables} is added to token t.", 2, ()),
@@ -324,7 +319,7 @@ add_module_checks(learned, learned_rows, "`position_embedding`")
 def has_an_embedding_of_max_len_rows(answer, reference, draw):
     """`position_embedding` is an nn.Embedding of `max_len` rows, 4096 if none are named."""
     for arguments, shape in (((6, 11), (11, 6)), ((5, 4), (4, 5)), ((4,), (4096, 4))):
-        found = made(answer, *arguments).describe()
+        found = answer(*arguments).describe()
         info = found.parameters.get("position_embedding.weight")
         if info is None or "position_embedding" not in found.modules:
             raise Failure("`position_embedding` has to be an nn.Embedding.")
@@ -340,7 +335,7 @@ def has_an_embedding_of_max_len_rows(answer, reference, draw):
 @learned.check(points=1, needs=["adds_a_row_to_each_token"])
 def owns_its_embedding(answer, reference, draw):
     """Two modules do not share their embedding."""
-    owns_its_parameters(lambda: made(answer, 6, 11), draw)
+    owns_its_parameters(lambda: answer(6, 11), draw)
 
 
 @learned.check(points=1, needs=["adds_a_row_to_each_token"])
@@ -349,7 +344,7 @@ def keeps_the_dtype(answer, reference, draw):
     weight = draw.gain(11, 6)
 
     def moved(x):
-        module = made(answer, 6, 11).eval().load(position_embedding__weight=weight)
+        module = answer(6, 11).eval().load(position_embedding__weight=weight)
         return module.to(dtype=x.dtype)(x)
 
     keeps_dtypes(moved, draw.normal(3, 5, 6), dtypes=DTYPES)
@@ -359,7 +354,7 @@ def keeps_the_dtype(answer, reference, draw):
 def trains_each_row(answer, reference, draw):
     """Gradients reach `x` and each row that was added, row 0 too; other rows get none."""
     x, back, weight = draw.normal(3, 4, 6), draw.normal(3, 4, 6), draw.gain(9, 6)
-    module = made(answer, 6, 9).eval().load(position_embedding__weight=weight)
+    module = answer(6, 9).eval().load(position_embedding__weight=weight)
     got = module.backward(back, x)
     agrees_in_gradients(
         [got.gradients[0], got.parameters["position_embedding.weight"]],
