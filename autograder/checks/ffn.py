@@ -50,15 +50,19 @@ def activation_checks(exercise, authority, form, other):
     def bends_at_zero(answer, reference, draw):
         five = torch.tensor([-2.0, -1.0, 0.0, 1.0, 2.0], device=draw.device)
         by_hand = torch.tensor([-0.0455, -0.1587, 0.0, 0.8413, 1.9545], device=draw.device)
-        close(answer(five), by_hand, "x is -2, -1, 0, 1, 2, and the result", rtol=0, atol=2e-3)
         x = 1.5 * draw.normal(7, 9)
-        close(answer(x), authority(x), rtol=0, atol=2e-3)
+        at_five, result = answer(five), answer(x)  # all is asked before anything is judged
+        close(at_five, by_hand, "x is -2, -1, 0, 1, 2, and the result", rtol=0, atol=2e-3)
+        close(result, authority(x), rtol=0, atol=2e-3)
 
     def is_this_form(answer, reference, draw):
         # The two forms are furthest apart near 2.7 and -2.7.
-        for x in (1.8 * draw.gain(6, 5), 2.7 + 0.1 * draw.normal(4), 0.1 * draw.normal(4) - 2.7):
+        inputs = [1.8 * draw.gain(6, 5), 2.7 + 0.1 * draw.normal(4), 0.1 * draw.normal(4) - 2.7]
+        inputs.append(1.8 * draw.gain(7, dtype=torch.float64))
+        results = [answer(x) for x in inputs]
+        for x, result in zip(inputs, results, strict=True):
             note = f"That is near, but not {form}."
-            same(answer(x), authority(x), "The result", rtol=2e-6, atol=1e-5, note=note)
+            close(result, authority(x), "The result", rtol=2e-6, atol=1e-5, note=note)
 
     def leaves_x_untouched(answer, reference, draw):
         leaves_untouched(answer, x=draw.normal(3, 5))
@@ -117,7 +121,8 @@ def diagonal(draw, width):
 def module_checks(exercise, layers, function, bias):
     """Add what both modules promise: `layers(C, F)` are the shapes, `function` is from torch."""
     first, gate = ["has_its_layers"], ["returns_the_shape"]
-    names = " and ".join(f"`{name}`" for name in layers(1, 1))
+    *others, last = (f"`{name}`" for name in layers(1, 1))
+    names = f"{', '.join(others)} and {last}"
 
     def has_its_layers(answer, reference, draw):
         for sizes in ((4, 9), (7, 3), (5, 20)):
@@ -131,9 +136,8 @@ def module_checks(exercise, layers, function, bias):
 
     def works_on_each_token_alone(answer, reference, draw):
         module, _ = made(answer, draw, layers(4, 7), 4, 7, bias=bias)
-        for batch, length in ((3, 5), (1, 6), (2, 1)):
+        for batch, length, sentence, place in ((3, 5, 0, 2), (1, 6, 0, 0), (2, 1, 1, 0)):
             x = draw.normal(batch, length, 4)
-            sentence, place = batch - 1, length // 2
             moved = x.clone()
             moved[sentence, place] = 2 * draw.gain(4)
             before, after = module(x), module(moved)
@@ -159,8 +163,9 @@ def module_checks(exercise, layers, function, bias):
     def is_the_same_at_every_call(answer, reference, draw):
         module, weights = made(answer, draw, layers(5, 3), 5, 3, bias=bias)
         x, other = draw.normal(2, 4, 5), draw.normal(2, 4, 5)
-        before = module(x)
-        module.train()(other)
+        before, training = module(x), module.train()(x)
+        module(other)
+        same(module(x), training, "In training mode a later call on the same x")
         same(module.eval()(x), before, "A later call on the same x")
 
     def owns_its_weights(answer, reference, draw):
@@ -271,9 +276,17 @@ def with_dropout(answer, draw, sizes, p, by_name):
     return module.train(), weights
 
 
-def share_near(share, p, what):
-    if abs(share - p) > 0.07:
-        raise Failure(f"{what}: {share:.0%} are 0, where about {p:.0%} should be.")
+def is_drawn_for_each(calls, p, what):
+    """Fail unless in each of two calls about a share `p` is dropped, each number by itself."""
+    for dropped in calls:
+        share = dropped.double().mean().item()
+        if abs(share - p) > 0.07:
+            raise Failure(f"{what}: {share:.0%} are 0, where about {p:.0%} should be.")
+        for axis in range(3):
+            if (dropped == dropped.roll(1, axis)).double().mean() > 0.9:
+                raise Failure(f"{what}: whole rows are dropped together. `nn.Dropout` drops each.")
+    if (calls[0] == calls[1]).double().mean() > 0.9:
+        raise Failure(f"{what}: two calls dropped the same. Dropout is drawn at each call.")
 
 
 @feed_forward.check(points=1, needs=["returns_the_shape"])
@@ -284,15 +297,11 @@ def drops_after_the_output(answer, reference, draw):
         module.load(output_projection__weight=torch.zeros(5, 3, device=draw.device))
         x = draw.normal(40, 50, 5)
         result, again = module(x), module(x)
-        shape_of(result, (40, 50, 5))
+        for one in (result, again):
+            shape_of(one, (40, 50, 5))
         zero = result == 0
         what = f"With `dropout={p}`, and outputs that are the bias alone"
-        share_near(zero.double().mean().item(), p, what)
-        for axis in range(3):
-            if (zero == zero.narrow(axis, 0, 1)).all():
-                raise Failure(f"{what}: whole rows are dropped together. `nn.Dropout` drops each.")
-        if torch.equal(result, again):
-            raise Failure(f"{what}: two calls dropped the same. Dropout is drawn at each call.")
+        is_drawn_for_each((zero, again == 0), p, what)
         whole = (weights["output_projection.bias"] / (1 - p)).expand(40, 50, 5)
         close(result.masked_fill(zero, 0), whole.masked_fill(zero, 0), f"{what}, what is left")
 
@@ -301,28 +310,32 @@ def drops_after_the_output(answer, reference, draw):
 def drops_after_the_activation(answer, reference, draw):
     """In training each hidden unit is dropped too, after the activation."""
     for p, by_name in ((0.3, False), (0.6, True)):
-        # One hidden unit, 1 before GELU in every token: dropped, it leaves 8 zeros together.
-        module, weights = with_dropout(answer, draw, (8, 1), p, by_name)
-        token = draw.gain(8)
+        # Two hidden units, 1 before GELU in every token. Each has 8 outputs of its own: where it
+        # is dropped, these are 0 together.
+        module, _ = with_dropout(answer, draw, (16, 2), p, by_name)
+        token, out = draw.gain(16), torch.block_diag(draw.gain(8, 1), draw.gain(8, 1))
         module.load(
-            input_projection__weight=(token / token.square().sum())[None],
-            input_projection__bias=token.new_zeros(1),
-            output_projection__bias=token.new_zeros(8),
+            input_projection__weight=(token / token.square().sum()).expand(2, 16),
+            input_projection__bias=token.new_zeros(2),
+            output_projection__weight=out,
+            output_projection__bias=token.new_zeros(16),
         )
-        result = module(token.expand(40, 50, 8).contiguous())
-        shape_of(result, (40, 50, 8))
-        silent = (result == 0).all(dim=-1)
-        what = f"With `dropout={p}` and one hidden unit, of the tokens"
-        share_near(silent.double().mean().item(), p + (1 - p) * p**8, what)
-        hidden = F.gelu(token.new_ones(1)) / (1 - p)
-        whole = (weights["output_projection.weight"] @ hidden).expand(40, 50, 8)
+        x = token.expand(40, 50, 16).contiguous()
+        result, again = module(x), module(x)
+        for one in (result, again):
+            shape_of(one, (40, 50, 16))
+        zero = result == 0
+        silent, later = ((one == 0).unflatten(-1, (2, 8)).all(dim=-1) for one in (result, again))
+        what = f"With `dropout={p}` and two hidden units, of these units"
+        is_drawn_for_each((silent, later), p + (1 - p) * p**8, what)
+        whole = (out @ F.gelu(token.new_ones(2)) / (1 - p)).expand(40, 50, 16)
         # Dropout behind the output, another check's business, scales by the same once more.
-        behind = ((result == 0).any(dim=-1) & ~silent).any()
-        whole, zero = whole / (1 - p) if behind else whole, result == 0
+        behind = (zero & ~silent.repeat_interleave(8, dim=-1)).any()
+        whole = whole / (1 - p) if behind else whole
         close(
             result.masked_fill(zero, 0),
             whole.masked_fill(zero, 0),
-            f"With `dropout={p}` and one hidden unit, what is left",
+            f"With `dropout={p}` and two hidden units, what is left",
         )
 
 
@@ -372,14 +385,14 @@ def uses_the_up_projection_as_it_is(answer, reference, draw):
 @swiglu.check(points=1, needs=["returns_the_shape"])
 def closes_at_zero(answer, reference, draw):
     """A gate of 0 lets nothing through, and a gate of 20 everything, times 20."""
-    module, weights = made(answer, draw, swiglu_layers(4, 4), 4, 4, bias=False)
+    module, _ = made(answer, draw, swiglu_layers(4, 4), 4, 4, bias=False)
     eye = torch.eye(4, device=draw.device)
     up = torch.ones(4, 4, device=draw.device)
     module.load(gate_projection__weight=eye, output_projection__weight=eye)
     module.load(up_projection__weight=up)
-    x = torch.tensor([[[0.0, 20.0, 0.0, -17.0]]], device=draw.device)
-    expected = torch.tensor([[[0.0, 60.0, 0.0, 0.0]]], device=draw.device)
-    said = "The gates are 0, 20, 0, -17, what comes up is 3 each time, and the result"
+    x = torch.tensor([[[0.0, 20.0, 13.0, -30.0]]], device=draw.device)
+    expected = torch.tensor([[[0.0, 60.0, 39.0, 0.0]]], device=draw.device)
+    said = "The gates are 0, 20, 13, -30, what comes up is 3 each time, and the result"
     same(module(x), expected, said, atol=1e-3)
 
 

@@ -112,7 +112,10 @@ def _behaviour(reply: dict[str, Any]) -> dict[str, Any]:
 
 
 def _said(error: dict[str, Any]) -> Any:
-    """What an error says; of an error that the answer raises itself the numbers, not the words."""
+    """What an error says; of an error that the answer raises itself the numbers, not the words.
+
+    Python's own on wrong arguments begins with the function's name: "Mine.__init__() got an …".
+    """
     if error["code"].startswith(("raise", "assert")):
         return re.findall(r"\d+", error["message"])
-    return error["message"]
+    return re.sub(r"^[\w.<>]+(?=\(\) (?:got|missing|takes) )", "", error["message"])

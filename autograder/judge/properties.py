@@ -88,8 +88,7 @@ def has_parameters(module: Subject, expected: dict[str, float], width: int) -> N
         same(start, torch.full_like(start, value), f"`{name}` of a new module")
     # A second name for an expected parameter trains nothing more.
     own = {found.parameters[name].storage for name in expected}
-    extra = [name for name, info in found.parameters.items() if info.storage not in own]
-    if extra:
+    if extra := _trained_besides(own, found):
         raise Failure(f"It also trains {', '.join(extra)}, which no formula here has.")
 
 
@@ -114,9 +113,17 @@ def has_layers(module: Subject, layers: dict[str, tuple[int, int]], bias: bool =
     own = {found.parameters[name].storage for name in shapes}
     if len(own) < len(shapes):
         raise Failure("Two of its layers share a weight: each has weights of its own.")
-    extra = [name for name, info in found.parameters.items() if info.storage not in own]
-    if extra:
+    if extra := _trained_besides(own, found):
         raise Failure(f"It also trains {', '.join(extra)}, which was not asked for.")
+
+
+def _trained_besides(own: set[int], found: Description) -> list[str]:
+    """The parameters that stand in no storage of `own` and are not frozen."""
+    return [
+        name
+        for name, info in found.parameters.items()
+        if info.storage not in own and info.requires_grad
+    ]
 
 
 def _missing_layer(name: str, found: Description) -> str:

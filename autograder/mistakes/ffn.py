@@ -253,6 +253,24 @@ def derivative(share, x):
     return share(x) + x * torch.exp(-x * x / 2) / math.sqrt(2 * math.pi)
 
 
+NOT_ON_TENSORS = (
+    "A function of `math` takes one plain number, and x is a whole tensor. `torch.erf` and "
+    "`torch.tanh` work on each of its numbers."
+)
+NOT_ON_NUMBERS = "`torch.sqrt` takes a tensor. For a plain number there is `math.sqrt`."
+gelu.add("math_on_a_tensor", NOT_ON_TENSORS, lambda x: math.erf(x))
+gelu_tanh.add("math_on_a_tensor", NOT_ON_TENSORS, lambda x: math.tanh(x))
+
+
+def root_of(number):
+    return lambda x: torch.sqrt(number)
+
+
+gelu.add("torch_sqrt_of_a_number", NOT_ON_NUMBERS, root_of(2), root_of(2.0))
+gelu_tanh.add("torch_sqrt_of_a_number", NOT_ON_NUMBERS, root_of(2 / math.pi))
+gelu_tanh.add("xor_for_a_power", "`^` is no power in Python: write `x**3`.", lambda x: x ^ 3)
+
+
 # gelu alone
 
 
@@ -271,6 +289,11 @@ gelu.add(
     "no_root_of_two",
     "You took erf(x). The normal CDF needs erf(x / sqrt(2)): erf belongs to another bell curve.",
     by_erf(lambda x: x),
+)
+gelu.add(
+    "erf_alone",
+    "You multiplied x by erf. It goes from -1 to 1; the share is half of 1 + erf.",
+    lambda x: x * torch.erf(x / math.sqrt(2)),
 )
 gelu.add(
     "divided_by_two",
@@ -407,7 +430,7 @@ gelu_tanh.add(
     "Inside tanh x itself is missing: x + 0.044715 x³.",
     by_tanh(lambda x: ROOT * (0.044715 * x**3)),
 )
-for wrong in ("0.44715", "0.0044715", "0.04715", "0.04475", "0.047715", "0.44", "0.041715"):
+for wrong in ("0.44715", "0.0044715", "0.04715", "0.047715", "0.44", "0.041715"):
     gelu_tanh.add(
         f"{wrong}_for_0.044715",
         f"You wrote {wrong} where the formula has 0.044715.",
@@ -453,6 +476,13 @@ gelu_tanh.add(
     "factor_rounded_to_0.8",
     "You rounded the factor to 0.8. It is 0.7979: write `math.sqrt(2 / math.pi)`.",
     by_tanh(lambda x: 0.8 * (x + 0.044715 * x**3)),
+)
+gelu_tanh.add(
+    "constant_slightly_off",
+    "One of the two numbers is rounded too far or mistyped: they are `math.sqrt(2 / math.pi)`, "
+    "which is 0.79788456, and 0.044715.",
+    *(by_tanh(lambda x, k=k: k * (x + 0.044715 * x**3)) for k in (0.79, 0.797, 0.798)),
+    *(by_tanh(lambda x, k=k: ROOT * (x + k * x**3)) for k in (0.044, 0.04475, 0.045)),
 )
 gelu_tanh.add(
     "sigmoid_for_tanh",
@@ -556,14 +586,15 @@ in_both_modules(
 )
 in_both_modules(
     "view_in_place_of_transpose",
-    "You reshaped (B, T, C) to another order with `view` or `reshape`, which puts the numbers of "
-    "different tokens into one row. No reshaping is needed: `nn.Linear` reads the last axis.",
+    "A `view` or `reshape` in another order put numbers of one token into another's place. No "
+    "reshaping is needed: `nn.Linear` reads the last axis.",
     before(lambda x: x.reshape(x.shape[0], x.shape[2], x.shape[1]).transpose(1, 2)),
+    before(lambda x: x.transpose(0, 1).reshape(x.shape)),
 )
 in_both_modules(
     "works_along_the_sequence",
-    "You transposed x, so that the layers run along the sequence. They run along the features, "
-    "which is the last axis already.",
+    "You transposed or reshaped x, so that the layers run along the sequence. They run along the "
+    "features, which is the last axis already.",
     [
         type(
             right.__name__,
@@ -656,6 +687,12 @@ in_both_modules(
 )
 in_both_modules("returns_x", "You returned x as it came.", after(lambda m, x, y: x))
 in_both_modules(
+    "changes_x_in_place",
+    "You changed x in place (`x *= …`, `x.sub_(…)`). The caller still needs x: make a new tensor.",
+    before(lambda x: x.mul_(2).div(2)),
+    before(lambda x: x.sub_(x.mean(-1, keepdim=True))),
+)
+in_both_modules(
     "writes_the_result_into_x",
     "You wrote the result into x. The caller still needs x: return a new tensor.",
     after(lambda m, x, y: x.copy_(y)),
@@ -665,12 +702,6 @@ in_both_modules(
     "You added the result to x in place (`x += …`). The caller still needs x, and the shortcut is "
     "not this network's business.",
     after(lambda m, x, y: x.add_(y)),
-)
-in_both_modules(
-    "changes_x_in_place",
-    "You changed x in place before the first projection. The caller still needs x.",
-    before(lambda x: x.mul_(2).div(2)),
-    before(lambda x: x.sub_(x.mean(-1, keepdim=True))),
 )
 in_both_modules(
     "x_detached",
@@ -840,13 +871,13 @@ in_both_modules(
     changed(trained_scale),
 )
 
-made: dict[tuple, dict[str, nn.Module]] = {}
+made: dict[tuple, dict[str, nn.Linear]] = {}
 
 
 def share_layers(module, d_model, hidden_dim):
-    """Give every module of these sizes the layers of the first."""
-    first = made.setdefault((type(module).__mro__[1], d_model, hidden_dim), dict(module._modules))
-    module._modules.update(first)
+    """Give every module of these sizes the layers of the first, but a dropout of its own."""
+    layers = {name: one for name, one in module.named_children() if isinstance(one, nn.Linear)}
+    module._modules.update(made.setdefault((type(module).__mro__[1], d_model, hidden_dim), layers))
 
 
 in_both_modules(
@@ -959,6 +990,11 @@ feed_forward.add(
     "Your activation comes after the second projection. It stands between the two, where it keeps "
     "them from collapsing into one map.",
     by_parts(lambda self, hidden, drop: drop(F.gelu(self.output_projection(drop(hidden))))),
+)
+feed_forward.add(
+    "activation_after_the_output_too",
+    "You applied GELU a second time, after the output projection. It stands between the two alone.",
+    by_parts(lambda self, hidden, drop: drop(F.gelu(self.output_projection(drop(F.gelu(hidden)))))),
 )
 feed_forward.add(
     "gelu_twice",
@@ -1154,12 +1190,20 @@ def drop_scaled_in_eval(module, tensor, p):
     return F.dropout(tensor, p, module.training) * (1 if module.training else 1 - p)
 
 
-def drop_unscaled_then_in_eval(module, tensor, p):
-    return F.dropout(tensor, p, module.training) * (1 - p)
+def drop_by_hand(module, tensor, p):
+    return tensor * (torch.rand_like(tensor) > p) if module.training else tensor
+
+
+def drop_by_hand_and_in_eval(module, tensor, p):
+    return drop_by_hand(module, tensor, p) * (1 if module.training else 1 - p)
 
 
 def drop_a_tenth(module, tensor, p):
     return F.dropout(tensor, 0.1 if p else 0.0, module.training)
+
+
+def drop_a_tenth_always(module, tensor, p):
+    return F.dropout(tensor, 0.1, module.training)
 
 
 def drop_half(module, tensor, p):
@@ -1252,18 +1296,20 @@ feed_forward.add(
     "You set numbers to 0 and left the others as they are. In training the others are divided by "
     "1 - p, so that the mean stays; `nn.Dropout` does that.",
     dropping(hidden=drop_unscaled, out=drop_unscaled),
+    dropping(hidden=drop_by_hand, out=drop_by_hand),
 )
 feed_forward.add(
     "scaled_down_in_eval",
     "You multiplied by 1 - p in eval mode. `nn.Dropout` scales up in training, so nothing is left "
     "to do in eval.",
     dropping(hidden=drop_scaled_in_eval, out=drop_scaled_in_eval),
-    dropping(hidden=drop_unscaled_then_in_eval, out=drop_unscaled_then_in_eval),
+    dropping(hidden=drop_by_hand_and_in_eval, out=drop_by_hand_and_in_eval),
 )
 feed_forward.add(
     "dropout_fixed",
     "The `dropout` that you are given is not used: your probability is always the same.",
     dropping(hidden=drop_a_tenth, out=drop_a_tenth),
+    dropping(hidden=drop_a_tenth_always, out=drop_a_tenth_always),
     dropping(hidden=drop_half, out=drop_half),
 )
 feed_forward.add(
@@ -1271,12 +1317,14 @@ feed_forward.add(
     "You dropped whole tokens together (`nn.Dropout1d`). `nn.Dropout` drops each number by itself.",
     dropping(hidden=drop_features, out=drop_features),
     dropping(hidden=drop, out=drop_features),
+    dropping(hidden=drop_features, out=drop),
 )
 feed_forward.add(
     "one_mask_for_all_tokens",
     "All tokens lose the same features. `nn.Dropout` draws for each number.",
     dropping(hidden=one_mask, out=one_mask),
     dropping(hidden=drop, out=one_mask),
+    dropping(hidden=one_mask, out=drop),
 )
 feed_forward.add(
     "default_dropout",
@@ -1423,6 +1471,25 @@ swiglu.add(
 
 
 @swiglu(
+    "SiLU comes after the output projection. It stands on the gate, before the two are multiplied.",
+    name="activation_after_the_output",
+)
+class ActivatedLast(SwiGLU):
+    def forward(self, x):
+        return F.silu(self.output_projection(self.gate_projection(x) * self.up_projection(x)))
+
+
+@swiglu(
+    "You took SiLU of x, and then the gate projection. Project first: SiLU goes on what the gate "
+    "projection makes.",
+    name="activation_before_the_gate",
+)
+class ActivatedFirst(SwiGLU):
+    def forward(self, x):
+        return self.output_projection(self.gate_projection(F.silu(x)) * self.up_projection(x))
+
+
+@swiglu(
     "You gave the gate's features to the up projection. Both projections are given x.",
     name="up_projection_of_the_gate",
 )
@@ -1551,6 +1618,59 @@ class Fused(nn.Module):
 # Counting
 
 
+def in_both_counts(name, sentence, *slips):
+    """Add `slip(count, bias)`, where `count(bias)` is the right number, to both catalogues."""
+
+    def of_network(slip):
+        return lambda c, f, bias=True: slip(lambda given: 2 * c * f + given * (c + f), bias)
+
+    def of_attention(slip):
+        return lambda c, bias=True: slip(lambda given: 4 * c * c + given * 4 * c, bias)
+
+    feed_forward_parameters.add(name, sentence, *map(of_network, slips))
+    attention_parameters.add(name, sentence, *map(of_attention, slips))
+
+
+in_both_counts(
+    "biases_always_counted",
+    "`bias=False` has no effect: count no bias then.",
+    lambda count, bias: count(True),
+)
+in_both_counts(
+    "bias_turned_round",
+    "You count the biases when `bias` is False, and leave them out when it is True.",
+    lambda count, bias: count(not bias),
+)
+in_both_counts(
+    "nothing_without_bias",
+    "`a + b if bias else 0` means `(a + b) if bias else 0`: without biases you return 0. Put "
+    "`(b if bias else 0)` in parentheses.",
+    lambda count, bias: count(bias) if bias else 0,
+)
+in_both_counts(
+    "a_float",
+    "Your count is a float. A count is an int: `//` in place of `/`, `int(...)`, or no division at "
+    "all.",
+    lambda count, bias: float(count(bias)),
+)
+in_both_counts(
+    "a_tensor",
+    "Your count is a tensor. An int is asked for: `.numel()` is one, and `.item()` makes one.",
+    lambda count, bias: torch.tensor(count(bias)),
+)
+in_both_counts(
+    "a_text",
+    "Your count is a string. An int is asked for: leave the formatting to whoever prints it.",
+    lambda count, bias: f"{count(bias):,}",
+    lambda count, bias: str(count(bias)),
+)
+in_both_counts(
+    "printed",
+    "You printed the count and returned nothing. `return` it.",
+    lambda count, bias: print(count(bias)),
+)
+
+
 def f_and_c(function):
     """A count of a FeedForward's numbers: `function(C, F, bias)`."""
     return lambda d_model, hidden_dim, bias=True: function(d_model, hidden_dim, bias)
@@ -1562,16 +1682,6 @@ for name, sentence, *functions in (
         "You count the matrices alone. Each projection has a bias too: hidden_dim and d_model "
         "numbers.",
         lambda c, f, bias: 2 * c * f,
-    ),
-    (
-        "biases_always_counted",
-        "`bias=False` has no effect: count no bias then.",
-        lambda c, f, bias: 2 * c * f + c + f,
-    ),
-    (
-        "bias_turned_round",
-        "You count the biases when `bias` is False, and leave them out when it is True.",
-        lambda c, f, bias: 2 * c * f + (0 if bias else c + f),
     ),
     (
         "hidden_bias_alone",
@@ -1594,6 +1704,12 @@ for name, sentence, *functions in (
         "You counted one number for each bias. It has one for each output of its layer.",
         lambda c, f, bias: 2 * c * f + (2 if bias else 0),
         lambda c, f, bias: 2 * c * f + bias,
+    ),
+    (
+        "tensors_counted",
+        "You counted the tensors. What each of them holds is counted: `.numel()`.",
+        lambda c, f, bias: 4,
+        lambda c, f, bias: 4 if bias else 2,
     ),
     (
         "one_matrix",
@@ -1649,32 +1765,10 @@ for name, sentence, *functions in (
         lambda c, f, bias: 2 * c * f + 4 * c * c + (c + f + 4 * c if bias else 0),
     ),
     (
-        "a_float",
-        "Your count is a float. A count is an int: `//` in place of `/`, `int(...)`, or no "
-        "division at all.",
-        lambda c, f, bias: float(2 * c * f + (c + f if bias else 0)),
-    ),
-    (
-        "a_tensor",
-        "Your count is a tensor. An int is asked for: `.numel()` is one, and `.item()` makes one.",
-        lambda c, f, bias: torch.tensor(2 * c * f + (c + f if bias else 0)),
-    ),
-    (
-        "a_text",
-        "Your count is a string. An int is asked for: leave the formatting to whoever prints it.",
-        lambda c, f, bias: f"{2 * c * f + (c + f if bias else 0):,}",
-        lambda c, f, bias: str(2 * c * f + (c + f if bias else 0)),
-    ),
-    (
         "a_tuple",
         "You returned weights and biases apart. One int is asked for: their sum.",
         lambda c, f, bias: (2 * c * f, c + f if bias else 0),
         lambda c, f, bias: (c * f + (f if bias else 0), c * f + (c if bias else 0)),
-    ),
-    (
-        "printed",
-        "You printed the count and returned nothing. `return` it.",
-        lambda c, f, bias: print(2 * c * f + (c + f if bias else 0)),
     ),
 ):
     feed_forward_parameters.add(name, sentence, *map(f_and_c, functions))
@@ -1698,16 +1792,6 @@ for name, sentence, *counts in (
         "biases_never_counted",
         "You count the matrices alone. Each of the four projections has a bias of d_model too.",
         lambda c, bias: 4 * c * c,
-    ),
-    (
-        "biases_always_counted",
-        "`bias=False` has no effect: count no bias then.",
-        lambda c, bias: 4 * c * c + 4 * c,
-    ),
-    (
-        "bias_turned_round",
-        "You count the biases when `bias` is False, and leave them out when it is True.",
-        lambda c, bias: 4 * c * c + (0 if bias else 4 * c),
     ),
     (
         "output_projection_forgotten",
@@ -1745,6 +1829,13 @@ for name, sentence, *counts in (
         lambda c, bias: 4 * c * c + bias,
     ),
     (
+        "xor_for_a_power",
+        "`^` is no power in Python: write `d_model**2`.",
+        lambda c, bias: 4 * (c ^ 2) + (4 * c if bias else 0),
+        lambda c, bias: (4 * c ^ 2) + (4 * c if bias else 0),
+        lambda c, bias: 4 * ((c ^ 2) + (c if bias else 0)),
+    ),
+    (
         "not_squared",
         "A projection has d_model times d_model weights.",
         lambda c, bias: 4 * c + (4 * c if bias else 0),
@@ -1773,31 +1864,9 @@ for name, sentence, *counts in (
         lambda c, bias: 4 * c * c + 2 * c + (4 * c if bias else 0),
     ),
     (
-        "a_float",
-        "Your count is a float. A count is an int: `//` in place of `/`, `int(...)`, or no "
-        "division at all.",
-        lambda c, bias: float(4 * c * c + (4 * c if bias else 0)),
-    ),
-    (
-        "a_tensor",
-        "Your count is a tensor. An int is asked for: `.numel()` is one, and `.item()` makes one.",
-        lambda c, bias: torch.tensor(4 * c * c + (4 * c if bias else 0)),
-    ),
-    (
-        "a_text",
-        "Your count is a string. An int is asked for: leave the formatting to whoever prints it.",
-        lambda c, bias: f"{4 * c * c + (4 * c if bias else 0):,}",
-        lambda c, bias: str(4 * c * c + (4 * c if bias else 0)),
-    ),
-    (
         "a_tuple",
         "You returned weights and biases apart. One int is asked for: their sum.",
         lambda c, bias: (4 * c * c, 4 * c if bias else 0),
-    ),
-    (
-        "printed",
-        "You printed the count and returned nothing. `return` it.",
-        lambda c, bias: print(4 * c * c + (4 * c if bias else 0)),
     ),
 ):
     attention_parameters.add(name, sentence, *map(c_alone, counts))

@@ -92,6 +92,10 @@ def by_own_memory(x):
     return share * x
 
 
+def by_lerp(x):
+    return torch.lerp(torch.zeros_like(x), x, torch.special.ndtr(x))
+
+
 # gelu_tanh
 
 
@@ -225,6 +229,31 @@ class Inherits(ByEinsum):
         super().__init__(d_model=d_model, hidden_dim=hidden_dim, dropout=dropout)
 
 
+class HookAndFrozenNumber(nn.Module):
+    """GELU is a hook of the first layer; a number that is not trained stands by."""
+
+    def __init__(self, d_model, hidden_dim, dropout=0.0):
+        super().__init__()
+        self.input_projection = nn.Linear(d_model, hidden_dim)
+        self.input_projection.register_forward_hook(lambda layer, args, result: F.gelu(result))
+        self.output_projection = nn.Linear(hidden_dim, d_model)
+        self.dropout = nn.Dropout(dropout)
+        self.version = nn.Parameter(torch.ones(1), requires_grad=False)
+
+    def forward(self, x):
+        return self.dropout(self.output_projection(self.dropout(self.input_projection(x))))
+
+
+class UnitByUnit(ByEinsum):
+    def forward(self, x):
+        into = self.input_projection
+        units = [
+            self.hidden_dropout(F.gelu(x @ weight + bias))
+            for weight, bias in zip(into.weight, into.bias, strict=True)
+        ]
+        return self.output_dropout(self.output_projection(torch.stack(units, dim=-1)))
+
+
 def as_a_function(d_model, hidden_dim, dropout=0.0):
     return SequentialLast(d_model, hidden_dim, dropout)
 
@@ -277,6 +306,19 @@ class EinsumSwiGLU(LlamaStyle):
         return torch.einsum(
             "btf,btf,btf,cf->btc", gate, gate.sigmoid(), up, self.output_projection.weight
         )
+
+
+class SumOfUnits(LlamaStyle):
+    def forward(self, x):
+        result = torch.zeros_like(x)
+        for gate, up, out in zip(
+            self.gate_projection.weight,
+            self.up_projection.weight,
+            self.output_projection.weight.mT,
+            strict=True,
+        ):
+            result = result + (F.silu(x @ gate) * (x @ up))[..., None] * out
+        return result
 
 
 class ModuleDict(nn.Module):
@@ -353,6 +395,7 @@ def by_half_a_network(d_model, bias=True):
 
 STYLES = {
     "gelu": [
+        by_lerp,
         by_ndtr,
         by_normal,
         by_erfc,
@@ -385,9 +428,19 @@ STYLES = {
         ByFunctions,
         ByTokens,
         Inherits,
+        HookAndFrozenNumber,
+        UnitByUnit,
         as_a_function,
     ],
-    "SwiGLU": [LlamaStyle, BySigmoid, OneMatrixProduct, ByGLU, EinsumSwiGLU, ModuleDict],
+    "SwiGLU": [
+        LlamaStyle,
+        BySigmoid,
+        OneMatrixProduct,
+        ByGLU,
+        EinsumSwiGLU,
+        SumOfUnits,
+        ModuleDict,
+    ],
     "feed_forward_parameters": [by_layers, by_module, by_factors, by_matrices, by_floats],
     "attention_parameters": [
         by_attention,
