@@ -113,6 +113,6 @@ def _behaviour(reply: dict[str, Any]) -> dict[str, Any]:
 
 def _said(error: dict[str, Any]) -> Any:
     """What an error says; of an error that the answer raises itself the numbers, not the words."""
-    if error["code"].startswith(("raise", "assert")):
+    if re.match(r"(.*:\s*)?(raise|assert)\b", error["code"]):
         return re.findall(r"\d+", error["message"])
     return error["message"]
