@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+import solutions.positions
 from autograder import check, evaluate
 from autograder.judge.report import REPORT_MIME, Report
 
@@ -245,6 +246,14 @@ def test_a_mistake_is_named_for_what_it_is_not_for_what_it_looks_like():
     names = set(evaluate("layer_norm", two_at_once).advice)
     assert "unbiased_variance" in names
     assert names & {"centres_x_in_place", "changes_x_in_place"}
+
+
+def test_an_error_raised_in_the_line_of_its_condition_is_the_answers_own():
+    def apply_rope(x, positions, base=10000.0):
+        if x.shape[-1] % 2: raise AssertionError("D has to be even")  # fmt: skip # noqa: E701
+        return solutions.positions.apply_rope(x, positions, base)
+
+    assert set(evaluate("apply_rope", apply_rope).advice) == {"odd_width_asserted"}
 
 
 def test_seeds_repeat_a_run_and_change_it():

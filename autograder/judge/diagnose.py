@@ -116,6 +116,6 @@ def _said(error: dict[str, Any]) -> Any:
 
     Python's own on wrong arguments begins with the function's name: "Mine.__init__() got an …".
     """
-    if error["code"].startswith(("raise", "assert")):
+    if re.match(r"(.*:\s*)?(raise|assert)\b", error["code"]):
         return re.findall(r"\d+", error["message"])
     return re.sub(r"^[\w.<>]+(?=\(\) (?:got|missing|takes) )", "", error["message"])

@@ -239,17 +239,36 @@ both_tables(
     table_by(power(lambda i, width: math.inf if i else 0.0)),
 )
 both_tables(
+    "divided_by_C_outside_the_exponent",
+    "You divided by C outside the exponent: `10000 ** even / C` is `(10000 ** even) / C`. Put the "
+    "fraction in brackets, `10000 ** (even / C)`.",
+    table_by(lambda width: power(lambda i, _: 2 * i)(width) / width),
+    table_by(lambda width: power(lambda i, _: 2 * i)(width) * width),
+)
+
+
+def in_dtype(dtype):
+    """Tables whose angles are in `dtype`: positions and frequencies, positions alone, all of it."""
+
+    def narrow(length):
+        return torch.arange(length).to(dtype)
+
+    def rounded(width):
+        return usual(width).to(dtype)
+
+    return (
+        table_by(lambda width: rounded(width).double(), position=lambda n: narrow(n).double()),
+        table_by(position=lambda length: narrow(length).double()),
+        table_by(rounded, position=narrow),
+    )
+
+
+both_tables(
     "angles_in_half_precision",
-    "Your angles are in float16 or bfloat16, which can't hold a position near 4000. Compute them "
+    "You computed in float16 or bfloat16, which can't hold a position near 4000. Compute the table "
     "in float32 or wider.",
-    table_by(
-        lambda width: usual(width).half().double(),
-        position=lambda length: torch.arange(length).half().double(),
-    ),
-    table_by(
-        lambda width: usual(width).bfloat16().double(),
-        position=lambda length: torch.arange(length).bfloat16().double(),
-    ),
+    *in_dtype(torch.float16),
+    *in_dtype(torch.bfloat16),
 )
 
 
@@ -592,6 +611,7 @@ both(
     "length_not_looked_at",
     LONG + "torch's own complaint comes late, is another error, and with one row there is none.",
     {"too_long": no_error},
+    {"too_long": no_error, "rows": lambda self, x: all_rows(self)[: x.shape[1]]},
 )
 both("length_asserted", LONG + "An `assert` raises AssertionError.", {"too_long": asserts_length})
 both("another_error_for_the_length", LONG + "Yours is another error.", {"too_long": index_error})
@@ -843,8 +863,8 @@ for name, sentence, steps in (
     ),
     (
         "neither_length_nor_width_looked_at",
-        "Look at both sizes of x before you add, and raise ValueError: more tokens than `max_len`, "
-        "or another width than `d_model`.",
+        "Look at both sizes of x before you add. Each by itself is a ValueError (`or`, not `and`): "
+        "more tokens than `max_len`, another width than `d_model`.",
         {"other_width": no_error, "too_long": no_error},
     ),
     (
@@ -1206,8 +1226,23 @@ for name, sentence, answers in (
     ),
     (
         "counted_from_the_first",
-        "You subtracted the first position. They are used as they come.",
-        [with_positions(lambda x, positions: positions - positions[0])],
+        "You subtracted the first position, or the smallest. They are used as they come.",
+        [
+            with_positions(lambda x, positions: positions - positions[0]),
+            with_positions(lambda x, positions: positions - positions.min()),
+        ],
+    ),
+    (
+        "counted_on_from_the_first",
+        "You took the first position and counted on from it. Each token has its own: token t "
+        "stands at positions[t].",
+        [
+            with_positions(
+                lambda x, positions: (
+                    positions[0] + torch.arange(len(positions), device=positions.device)
+                )
+            )
+        ],
     ),
     (
         "positions_sorted",
@@ -1543,6 +1578,12 @@ def lower_power(heads):
     return 2 ** (heads.bit_length() - 1)
 
 
+def rounded_power(heads, to_whole):
+    """The rule with `to_whole` in place of math.floor."""
+    power = 2 ** to_whole(math.log2(heads))
+    return geometric(power) + geometric(2 * power)[0::2][: heads - power]
+
+
 def places(length):
     return torch.arange(length, dtype=torch.float32)
 
@@ -1612,6 +1653,22 @@ for name, sentence, answers in (
         "For other head counts you took the first H slopes of the next higher power. Take those of "
         "the next lower power, then every other one of its double's.",
         [alibi_by(lambda heads: geometric(2 ** (heads - 1).bit_length())[:heads])],
+    ),
+    (
+        "even_taken_for_a_power",
+        "You asked whether H is even (`H % 2`). 6 is even and no power of two: ask "
+        "`math.log2(H).is_integer()`.",
+        [alibi_by(lambda heads: usual_slopes(heads) if heads % 2 else geometric(heads))],
+    ),
+    (
+        "power_above_H",
+        "Your P is above H where log2(H) is rounded up (`round`, `math.ceil`). Take the next lower "
+        "power, `2 ** math.floor(math.log2(H))`.",
+        [
+            alibi_by(lambda heads: rounded_power(heads, math.ceil)),
+            alibi_by(lambda heads: rounded_power(heads, round)),
+            alibi_by(lambda heads: rounded_power(heads, round)[:heads]),
+        ],
     ),
     (
         "the_same_slopes_again",

@@ -78,6 +78,15 @@ def by_columns_one_at_a_time(length, d_model):
     return torch.stack(columns, dim=-1)
 
 
+def by_half_angles(length, d_model):
+    half = torch.arange(length).double()[:, None] / 2
+    half = half * 1e4 ** (-torch.arange(0, d_model, 2).double() / d_model)
+    table = half.new_empty(length, d_model)
+    table[:, 0::2] = 2 * half.sin() * half.cos()
+    table[:, 1::2] = (1 - 2 * half.sin() ** 2)[:, : d_model // 2]
+    return table.float()
+
+
 # SinusoidalPositionalEncoding
 
 
@@ -148,6 +157,22 @@ class Inherits(nn.Dropout):
         return super().forward(x.clone().add_(rows))
 
 
+class ChoosesRows(nn.Module):
+    """Rows chosen by a condition on their numbers, dropout as a layer of a longer chain."""
+
+    def __init__(self, d_model, max_len=4096, dropout=0.0, base=10000):
+        super().__init__()
+        self.register_buffer("pe", torch.stack([by_half_angles(max_len, d_model)]))
+        self.tail = nn.Sequential(nn.Identity(), nn.Dropout(dropout, inplace=True))
+
+    def forward(self, x, scale=1.0):
+        most, width = self.pe.shape[1:]
+        if x.shape[1] > most or x.shape[2] != width:
+            raise ValueError
+        chosen = torch.arange(most, device=x.device) < x.shape[1]
+        return self.tail(torch.add(x * scale, self.pe[:, chosen].to(x)))
+
+
 def made_by_a_function(d_model, max_len=4096, dropout=0.0):
     return CastsTheSum(d_model, max_len=max_len, dropout=dropout)
 
@@ -211,6 +236,21 @@ class ByOneHot(nn.Module):
             raise ValueError
         chosen = torch.eye(x.shape[1], len(table), device=table.device, dtype=table.dtype)
         return self.dropout(x + chosen @ table)
+
+
+class BeginsWithSinusoids(nn.Module):
+    def __init__(self, d_model, max_len=4096, dropout=0.0):
+        super().__init__()
+        self.position_embedding = nn.Embedding.from_pretrained(
+            by_columns(max_len, d_model), freeze=False
+        )
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x):
+        numbers = torch.arange(x.shape[1], device=x.device, dtype=torch.int32)
+        if len(numbers) > len(self.position_embedding.weight):
+            raise ValueError("too long")
+        return self.dropout(self.position_embedding(numbers).unsqueeze(0).expand_as(x).add(x))
 
 
 class Rebuilt(nn.Module):
@@ -329,6 +369,16 @@ def by_own_memory(x, positions, base=10000.0):
     return out.to(x.dtype)
 
 
+def by_swapping(x, positions, base=10000.0):
+    """x · cos + (x @ J) · sin, J the matrix that takes (a, b) to (-b, a)."""
+    refuse_odd(x)
+    quarter = torch.tensor([[0.0, 1.0], [-1.0, 0.0]], device=x.device, dtype=x.dtype)
+    swap = torch.kron(torch.eye(x.shape[-1] // 2, device=x.device, dtype=x.dtype), quarter)
+    column = torch.arange(x.shape[-1], device=x.device)
+    angle = positions[:, None] * float(base) ** (-(column - column % 2) / x.shape[-1])
+    return (x * angle.cos() + (x @ swap) * angle.sin()).to(x.dtype)
+
+
 def by_length_and_angle(x, positions, base=10000.0):
     refuse_odd(x)
     a, b = x.double()[..., ::2], x.double()[..., 1::2]
@@ -396,6 +446,16 @@ def by_two_triangles(num_heads, length):
     return (-distance.repeat(num_heads, 1, 1) * slopes.reshape(num_heads, 1, 1)).float()
 
 
+def by_sliding_window(num_heads, length):
+    line = torch.arange(1 - length, length).abs()
+    slopes = [2.0 ** -(8 * h / 128) for h in range(1, 129)]
+    power = 1 << (num_heads.bit_length() - 1)
+    step = 128 // power
+    chosen = slopes[step - 1 :: step] + slopes[step // 2 - 1 :: step] if power < 128 else slopes
+    heads = torch.tensor(chosen[:num_heads]).reshape(-1, 1, 1)
+    return line.unfold(0, length, 1).flip(0).mul(-heads)
+
+
 tables = [
     by_exp,
     by_loops,
@@ -405,6 +465,7 @@ tables = [
     by_numpy,
     by_turning,
     by_columns_one_at_a_time,
+    by_half_angles,
 ]
 STYLES = {
     "sinusoidal_table": tables,
@@ -413,9 +474,17 @@ STYLES = {
         CastsTheSum,
         WideBuffer,
         Inherits,
+        ChoosesRows,
         made_by_a_function,
     ],
-    "LearnedPositionalEncoding": [ByWeight, WithPositions, FromZeros, ByOneHot, Rebuilt],
+    "LearnedPositionalEncoding": [
+        ByWeight,
+        WithPositions,
+        FromZeros,
+        ByOneHot,
+        BeginsWithSinusoids,
+        Rebuilt,
+    ],
     "apply_rope": [
         by_complex,
         by_rotate_every_two,
@@ -424,6 +493,7 @@ STYLES = {
         by_table,
         by_halves,
         by_own_memory,
+        by_swapping,
         by_length_and_angle,
     ],
     "alibi_bias": [
@@ -432,6 +502,7 @@ STYLES = {
         by_nested_loops,
         by_arrays,
         by_two_triangles,
+        by_sliding_window,
     ],
     "positions_quiz": [{1: "C", 2: " a", 3: "d", 4: "B", 5: "c", 6: "a", 7: "x"}],
 }
