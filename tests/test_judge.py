@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from autograder import check, evaluate
+from autograder.judge.diagnose import _said
 from autograder.judge.report import REPORT_MIME, Report
 
 
@@ -245,6 +246,16 @@ def test_a_mistake_is_named_for_what_it_is_not_for_what_it_looks_like():
     names = set(evaluate("layer_norm", two_at_once).advice)
     assert "unbiased_variance" in names
     assert names & {"centres_x_in_place", "changes_x_in_place"}
+
+
+@pytest.mark.parametrize("code", ["raise ValueError(", "if a != b: raise ValueError(", "assert a"])
+def test_of_an_error_the_answer_raises_numbers_and_names_count(code):
+    said = [
+        _said({"code": code, "message": message})
+        for message in ("(2, 3) at 0.weight.", "2 and 3 in 0.bias")
+    ]
+    assert said == [["2", "3", "0.weight"], ["2", "3", "0.bias"]]
+    assert _said({"code": "raised = a + b", "message": "torch's own words"}) == "torch's own words"
 
 
 def test_seeds_repeat_a_run_and_change_it():
