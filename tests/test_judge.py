@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 import solutions.positions
 from autograder import check, evaluate
+from autograder.judge.diagnose import _said
 from autograder.judge.report import REPORT_MIME, Report
 
 
@@ -254,6 +255,16 @@ def test_an_error_raised_in_the_line_of_its_condition_is_the_answers_own():
         return solutions.positions.apply_rope(x, positions, base)
 
     assert set(evaluate("apply_rope", apply_rope).advice) == {"odd_width_asserted"}
+
+
+@pytest.mark.parametrize("code", ["raise ValueError(", "if a != b: raise ValueError(", "assert a"])
+def test_of_an_error_the_answer_raises_numbers_and_names_count(code):
+    said = [
+        _said({"code": code, "message": message})
+        for message in ("(2, 3) at 0.weight.", "2 and 3 in 0.bias")
+    ]
+    assert said == [["2", "3", "0.weight"], ["2", "3", "0.bias"]]
+    assert _said({"code": "raised = a + b", "message": "torch's own words"}) == "torch's own words"
 
 
 def test_seeds_repeat_a_run_and_change_it():
