@@ -37,9 +37,20 @@ def adds(answer, reference, draw):
     """The result is the sum of `x` and `update`, for any number of axes."""
     x, update, right = torch.tensor([[2.5, 1.0], [-0.4, 3.0], [2.1, 4.0]], device=draw.device)
     same(answer(x, update), right, "For x = [2.5, 1] and update = [-0.4, 3] the result")
-    for shape in (*SHAPES, ()):
+    for shape in SHAPES:
         x, update = draw.normal(*shape), draw.gain(*shape)
         same(answer(x, update), torch.add(x, update), f"For two tensors of shape {shape} it")
+
+
+@residual.check(points=1, needs=["adds"])
+def adds_any_two_of_one_shape(answer, reference, draw):
+    """So it is for single numbers, which have no axes, and for transposed tensors."""
+    for x, update, what in (
+        (draw.normal(), draw.gain(), "Two single numbers: the result"),
+        (draw.normal(2, 5, 3).mT, draw.gain(2, 5, 3).mT, "Two transposed tensors: the result"),
+        (draw.normal(4, 7), draw.gain(7, 4).mT, "The update was transposed: the result"),
+    ):
+        same(answer(x, update), torch.add(x, update), what)
 
 
 # Pairs that broadcasting would join, either way round, then pairs that torch can't add.
@@ -128,7 +139,8 @@ def around(answer, branch, width, draw, *dropout):
     The same weights are in the module and in torch's two.
     """
     module = answer(width, branch, *dropout)
-    own = {"norm": nn.LayerNorm(width), "branch": branch.make()}
+    # Which eps the norm has is nobody's promise.
+    own = {"norm": nn.LayerNorm(width, module.attribute("norm.eps")), "branch": branch.make()}
     values = {}
     for part, one in own.items():
         one.requires_grad_(False).to(draw.device)
@@ -148,7 +160,8 @@ def part(module, name, kind):
         has = ", ".join(one for one in found if one and "." not in one) or "none"
         raise Failure(f"There is no submodule `{name}`; the submodules are: {has}.")
     if kind not in module.attribute(name).kind().bases:
-        raise Failure(f"`{name}` is an nn.{found[name][0]}; an nn.{kind} was asked for.")
+        wanted = "the module that was given" if name == "branch" else f"torch's own nn.{kind}"
+        raise Failure(f"`{name}` is of the kind {found[name][0]}; {wanted} was asked for.")
 
 
 def module_checks(exercise, formula, written, on_zeros):
@@ -180,9 +193,12 @@ def module_checks(exercise, formula, written, on_zeros):
             if extra := [name for name, one in found.items() if one.storage not in own]:
                 raise Failure(f"It also trains {', '.join(extra)}, which the formula has not.")
         given, weight = answer.make(branch(5)), draw.gain(5)
+        before = given.attribute("weight")
         module = answer(5, given)
+        same(given.attribute("weight"), before, "`__init__` changed the branch: its weight")
         given.load(weight=weight)
-        same(module.attribute("branch.weight"), weight, "The weight of the branch that was given")
+        said = "`branch` is not the module that was given: after a step of that one, its weight"
+        same(module.attribute("branch.weight"), weight, said)
         for module, p in zip(modules[1:], (0.25, 0.75), strict=True):
             part(module, "dropout", "Dropout")
             if module.attribute("dropout.p") != p:
@@ -240,14 +256,13 @@ def module_checks(exercise, formula, written, on_zeros):
         same(result, expected, "With `dropout=1.0` in training the branch is gone. The result")
 
     def drops_feature_by_feature(answer, reference, draw):
-        # Every update is the bias, so a row can only be one of 32: each feature dropped or not.
-        p, bias, x = draw.number(0.25, 0.4), draw.gain(5), draw.normal(240, 5)
-        module, norm, _ = around(answer, linear(5), 5, draw, p)
-        module.load(branch__weight=torch.zeros(5, 5), branch__bias=bias)
+        # A row can only be one of 32: each feature of its update dropped or not.
+        p, x = draw.number(0.25, 0.4), draw.normal(240, 5)
+        module, norm, branch = around(answer, linear(5), 5, draw, p)
         result, again = module(x), module(x)
         shape_of(result, x.shape)
         kept = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 5).to(x.device)  # (32, 5)
-        possible = formula(x[:, None], lambda _: kept * bias / (1 - p), norm)  # (240, 32, 5)
+        possible = formula(x[:, None], lambda one: branch(one) * kept / (1 - p), norm)
         off, which = (result[:, None] - possible).abs().amax(-1).min(-1)
         if not (off < 1e-3).all():
             raise Failure(
@@ -286,7 +301,7 @@ def module_checks(exercise, formula, written, on_zeros):
 
     def lets_gradients_flow(answer, reference, draw):
         x, back = draw.normal(3, 2, 5), draw.normal(3, 2, 5)
-        module, _, _ = around(answer, linear(5), 5, draw)
+        module, norm, _ = around(answer, linear(5), 5, draw)
         values = {"norm.weight": draw.gain(5), "norm.bias": draw.gain(5)}
         values |= {"branch.weight": draw.gain(5, 5), "branch.bias": draw.gain(5)}
         module.load(**values)
@@ -297,11 +312,18 @@ def module_checks(exercise, formula, written, on_zeros):
                 lambda x, **named: formula(
                     x,
                     lambda one: F.linear(one, named["branch.weight"], named["branch.bias"]),
-                    lambda one: F.layer_norm(one, (5,), named["norm.weight"], named["norm.bias"]),
+                    lambda one: F.layer_norm(
+                        one, (5,), named["norm.weight"], named["norm.bias"], norm.eps
+                    ),
                 ),
                 {"x": x, **values},
                 back,
             )
+        # A Tanh needs its own output on the way back: nobody may write into it.
+        around(answer, recipe("Tanh"), 5, draw, 0.5)[0].backward(back, x)
+        module, norm, branch = around(answer, recipe("Tanh"), 5, draw)
+        got = module.backward(back, x).gradients
+        agrees_in_gradients(got, lambda x: formula(x, branch, norm), {"x": x}, back)
 
     def keeps_the_dtype(answer, reference, draw):
         values = {"branch.weight": draw.gain(5, 5) / 5, "branch.bias": draw.gain(5)}
@@ -372,6 +394,7 @@ DEEP = recipe("TransformerEncoderLayer", 6, 2, 4, dropout=0.0, batch_first=True,
 FIRST, LAST = recipe("Linear", 5, 4), recipe("Linear", 4, 3)
 NORMED = recipe("Sequential", FIRST, recipe("BatchNorm1d", 4), LAST)
 DROPPED = recipe("Sequential", FIRST, recipe("Dropout", 1.0), LAST)
+HALVED = recipe("Sequential", FIRST, recipe("Dropout", 0.5), LAST)
 
 
 class Model:
@@ -381,7 +404,7 @@ class Model:
         self.there, self.here = answer.make(made_from), made_from.make().to(draw.device)
         with torch.no_grad():
             self.start = {
-                name: one.copy_(draw.gain(*one.shape)).clone()
+                name: one.copy_(draw.gain(*one.shape, dtype=one.dtype)).clone()
                 for name, one in self.here.named_parameters()
             }
         self.there.load(**self.start)
@@ -403,13 +426,16 @@ class Model:
 
     def with_gradients(self, draw):
         """Gradients of an earlier pass; returns them."""
-        given = {name: draw.gain(*one.shape) for name, one in self.here.named_parameters()}
+        given = {name: draw.gain(*one.shape) for name, one in self.start.items()}
         for name, gradient in given.items():
             self.there.assign(f"{name}.grad", gradient)
         return given
 
     def expected(self, x):
-        self.here(x).square().mean().backward()
+        return self.norms(self.here(x))
+
+    def norms(self, output):
+        output.square().mean().backward()
         found = {}
         for name, one in self.here.named_parameters():
             found[name] = None if one.grad is None else one.grad.double().norm().item()
@@ -459,8 +485,8 @@ def report_of(report, expected):
             raise Failure(f"The value of `{name}` is a {shown}; a float was asked for.")
 
 
-def agrees(report, expected, when=""):
-    """Fail unless `report` has these norms, to 4 digits."""
+def agrees(report, expected, when="", rtol=1e-4):
+    """Fail unless `report` has these norms."""
     report_of(report, expected)
     for name, right in expected.items():
         got = report[name]
@@ -477,8 +503,8 @@ def agrees(report, expected, when=""):
             torch.tensor(got, dtype=torch.float64),
             torch.tensor(right, dtype=torch.float64),
             f"{when}`{name}`",
-            rtol=1e-3,
-            atol=1e-6,
+            rtol=rtol,
+            atol=rtol / 100,
         )
 
 
@@ -512,7 +538,10 @@ def says_none_for_frozen_parameters(answer, reference, draw):
     x = draw.normal(7, 5)
     for frozen in (("0.weight", "0.bias"), ("3.weight",)):
         model = Model(answer, SMALL, draw).freeze(*frozen)
-        agrees(answer(model.there, x), model.expected(x), f"{' and '.join(frozen)} frozen: ")
+        expected, said = model.expected(x), f"{' and '.join(frozen)} frozen"
+        agrees(answer(model.there, x), expected, f"{said}: ")
+        model.with_gradients(draw)
+        agrees(answer(model.there, x), expected, f"{said}, with a `.grad` of an earlier pass: ")
 
 
 @gradient_report.check(points=1, needs=["measures_gradients"])
@@ -560,13 +589,34 @@ def leaves_the_modes(answer, reference, draw):
 
 @gradient_report.check(points=1, needs=["measures_gradients"])
 def counts_this_pass_alone(answer, reference, draw):
-    """Gradients of an earlier pass are not in the numbers, nor those of an earlier report."""
+    """All numbers are of one and the same pass, and nothing of an earlier one is in them."""
     x, model = draw.normal(7, 5), Model(answer, SMALL, draw)
     expected = model.expected(x)
     answer(model.there, x)
     agrees(answer(model.there, x), expected, "The second report of one model: ")
     model.with_gradients(draw)
     agrees(answer(model.there, x), expected, "With gradients of an earlier pass there: ")
+    # Of 4 features dropped or not, one pass has one of 16 choices, for all parameters the same.
+    x, model = draw.normal(1, 5), Model(answer, HALVED, draw)
+    first, _, last = model.here
+    choices = torch.cartesian_prod(*[torch.tensor([0.0, 2.0])] * 4).to(x.device)
+    possible = [model.norms(last(first(x) * kept)) for kept in choices]
+    for _ in range(3):
+        report = answer(model.there, x)
+        report_of(report, model.start)
+        if not any(_agree(report, one) for one in possible):
+            raise Failure(
+                "With a dropout in the model no single pass has all of these norms: call the "
+                "model once, and take every gradient from that."
+            )
+
+
+def _agree(report, expected):
+    try:
+        agrees(report, expected)
+    except Failure:
+        return False
+    return True
 
 
 @gradient_report.check(points=1, needs=["measures_gradients"])
@@ -587,8 +637,11 @@ def poisoned(draw):
     return x
 
 
-def overflowing(answer, draw, columns):
-    """A model and an x for which these columns of 1.weight's gradient alone overflow float32."""
+def overflowing(answer, draw, columns, sign):
+    """A model and an x for which these columns of 1.weight's gradient alone overflow float32.
+
+    `sign` is that of the infinities.
+    """
     large = torch.tensor([1e37 if one in columns else 1.0 for one in range(4)], device=draw.device)
     model = Model(answer, recipe("Sequential", FIRST, LAST), draw)
     model.there.load(
@@ -596,7 +649,7 @@ def overflowing(answer, draw, columns):
             "0.weight": torch.zeros(4, 5),
             "0.bias": draw.gain(4).abs() * large,
             "1.weight": draw.gain(3, 4) / large,
-            "1.bias": 1e4 * draw.gain(3).abs(),
+            "1.bias": sign * 1e4 * draw.gain(3).abs(),
         }
     )
     return model, draw.normal(7, 5)
@@ -621,8 +674,9 @@ def refuses_a_gradient_that_is_not_finite(answer, reference, draw):
     cases = (
         (Model(answer, SMALL, draw), x, "0.weight", "x holds a NaN"),
         (frozen, x, "2.weight", "x holds a NaN, layer 0 is frozen"),
-        (*overflowing(answer, draw, range(4)), "1.weight", "One gradient overflows"),
-        (*overflowing(answer, draw, [1]), "1.weight", "One gradient overflows in a part"),
+        (*overflowing(answer, draw, range(4), 1), "1.weight", "One gradient overflows"),
+        (*overflowing(answer, draw, [1], 1), "1.weight", "One gradient overflows in a part"),
+        (*overflowing(answer, draw, [2], -1), "1.weight", "One has minus infinity in a part"),
     )
     # All are tried before any is judged: which ones raise tells one mistake from another.
     tried = [answer.attempt((model.there, x)) for model, x, _, _ in cases]
@@ -661,13 +715,22 @@ def leaves_model_and_x_untouched(answer, reference, draw):
 
 @gradient_report.check(points=1, needs=["measures_gradients"])
 def follows_the_model_s_dtype(answer, reference, draw):
-    """A model in float64 is given `x` as it is."""
+    """A model in float64 is given `x` as it is, and so is one that reads token ids."""
     kind = recipe("Linear", 5, 3, dtype=torch.float64)
-    model, x = Model(answer, kind, draw), draw.normal(7, 5, dtype=torch.float64)
-    agrees(answer(model.there, x), model.expected(x))
+    model, x = Model(answer, kind, draw), 1e-3 * draw.normal(7, 5, dtype=torch.float64)
+    agrees(answer(model.there, x), model.expected(x), "In float64: ", rtol=1e-6)
+    for name, after in model.there.describe().state.items():
+        same(after, model.start[name], f"`{name}` of a float64 model, after the call,")
+    model = Model(answer, recipe("Sequential", recipe("Embedding", 6, 5), FIRST), draw)
+    ids = draw.integers(0, 6, 2, 3)
+    agrees(answer(model.there, ids), model.expected(ids), "Layer 0 is an nn.Embedding: ")
 
 
 @gradient_report.check(points=1, needs=["measures_gradients"])
 def follows_the_model_s_device(answer, reference, draw):
     """Everything happens on the device of the model and `x`, so that it runs on a GPU."""
-    answer.on_meta(SMALL, draw.normal(7, 5))
+    model = answer.make(SMALL).to(device="meta")
+    answer.on_meta(model, draw.normal(7, 5))
+    for name, one in model.describe(values=False).parameters.items():
+        if one.device != "meta":
+            raise Failure(f"`{name}` was moved to `{one.device}`: the model stays where it is.")

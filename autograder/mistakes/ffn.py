@@ -258,8 +258,8 @@ NOT_ON_TENSORS = (
     "`torch.tanh` work on each of its numbers."
 )
 NOT_ON_NUMBERS = "`torch.sqrt` takes a tensor. For a plain number there is `math.sqrt`."
-gelu.add("math_on_a_tensor", NOT_ON_TENSORS, lambda x: math.erf(x))
-gelu_tanh.add("math_on_a_tensor", NOT_ON_TENSORS, lambda x: math.tanh(x))
+gelu.add("math_on_a_tensor", NOT_ON_TENSORS, lambda x: math.erf(x.detach()))
+gelu_tanh.add("math_on_a_tensor", NOT_ON_TENSORS, lambda x: math.tanh(x.detach()))
 
 
 def root_of(number):

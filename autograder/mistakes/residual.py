@@ -1,5 +1,6 @@
 """Known wrong answers of lesson 03, each with the sentence its author should hear."""
 
+import copy
 import math
 from typing import Any
 
@@ -133,6 +134,12 @@ sums(
     "You made a new tensor without `device=x.device`. It is on the CPU, and a GPU refuses to mix.",
     lambda x, update: torch.zeros(x.shape, dtype=x.dtype) + x + update,
 )
+sums(
+    "numbers_laid_out_by_view",
+    "`view` takes no tensor that was transposed: its numbers lie in another order. A plain "
+    "`x + update` takes any.",
+    lambda x, update: (x.view(-1) + update.view(-1)).view(x.shape),
+)
 sums("returns_both", "You returned a tuple. The sum alone is asked for.", lambda x, u: (x + u, u))
 sums("forgot_to_return", "You returned nothing: end with `return`.", lambda x, update: None)
 
@@ -164,8 +171,8 @@ def saying(words):
 
 residual.add(
     "broadcasts",
-    "You added without looking at the shapes. A (2, 1, 5) update is then stretched over all "
-    "tokens, without an error. Compare `x.shape` with `update.shape` first.",
+    "Shapes that differ are added. A (2, 1, 5) update is then stretched over all tokens, without "
+    "an error. Compare `x.shape` with `update.shape` first, and `raise` where they differ.",
     lambda x, update: x + update,
 )
 residual.add(
@@ -189,11 +196,21 @@ residual.add(
     "You compared the last axis alone. All axes have to agree: compare `x.shape` with "
     "`update.shape`.",
     refusing(lambda x, u: x.shape[-1:] == u.shape[-1:]),
+    refusing(lambda x, u: x.shape[-1] == u.shape[-1]),
 )
 residual.add(
     "first_axis_compared",
     "You compared the first axis alone (`len`, `shape[0]`). All axes have to agree.",
     refusing(lambda x, u: x.shape[:1] == u.shape[:1]),
+    refusing(lambda x, u: x.shape[0] == u.shape[0]),
+    refusing(lambda x, u: len(x) == len(u)),
+)
+residual.add(
+    "axes_zipped",
+    "You compared axis by axis with `zip`, which ends with the shorter shape. Compare the whole "
+    "shapes.",
+    refusing(lambda x, u: all(a == b for a, b in zip(x.shape, u.shape, strict=False))),
+    refusing(lambda x, u: all(a == b for a, b in zip(x.shape[::-1], u.shape[::-1], strict=False))),
 )
 residual.add(
     "first_and_last_axis_compared",
@@ -248,10 +265,10 @@ residual.add(
     refusing(lambda x, u: False),
     refusing(lambda x, u: x.shape != u.shape),
 )
-for kind in (AssertionError, RuntimeError, TypeError):
+for kind in (AssertionError, RuntimeError, TypeError, Exception):
     residual.add(
         f"raises_{kind.__name__}",
-        f"You raised {'an' if kind is AssertionError else 'a'} {kind.__name__}"
+        f"You raised {'an' if kind.__name__[0] in 'AE' else 'a'} {kind.__name__}"
         f"{' (that is what `assert` does)' if kind is AssertionError else ''}. The callers look "
         "for a ValueError: `raise ValueError(...)`.",
         refusing(lambda x, u: x.shape == u.shape, kind),
@@ -398,6 +415,13 @@ both(
     lambda m, x, branch: x + m.dropout(branch(x)),
     lambda m, x, branch: x + m.dropout(branch(x)),
 )
+both(
+    "norm_s_weights_ignored",
+    "You normalize without the weight and bias of `self.norm`: by `F.layer_norm(x, ...)` alone, or "
+    "with a new nn.LayerNorm at each call. Call `self.norm`.",
+    lambda m, x, branch: x + m.dropout(branch(F.layer_norm(x, x.shape[-1:]))),
+    lambda m, x, branch: F.layer_norm(x + m.dropout(branch(x)), x.shape[-1:]),
+)
 slips(
     pre_norm,
     "norm_on_the_branch_s_output",
@@ -472,8 +496,10 @@ both(
     [
         lambda m, x, branch: (x + m.dropout(branch(m.norm(x)))) / 2,
         lambda m, x, branch: (x + m.dropout(branch(m.norm(x)))) / math.sqrt(2),
+        lambda m, x, branch: x + m.dropout(branch(m.norm(x))) / 2,
     ],
     [
+        lambda m, x, branch: m.norm((x + m.dropout(branch(x))) / 2),
         lambda m, x, branch: m.norm(x + m.dropout(branch(x))) / 2,
         lambda m, x, branch: m.norm(x + m.dropout(branch(x)) / 2),
         lambda m, x, branch: m.norm(x / 2 + m.dropout(branch(x))),
@@ -562,9 +588,11 @@ both(
     "you asked for.",
     [
         lambda m, x, branch: x + m.dropout(m.dropout(branch(m.norm(x)))),
+        lambda m, x, branch: x + m.dropout(branch(m.dropout(m.norm(x)))),
     ],
     [
         lambda m, x, branch: m.norm(x + m.dropout(m.dropout(branch(x)))),
+        lambda m, x, branch: m.norm(x + m.dropout(branch(m.dropout(x)))),
     ],
 )
 
@@ -644,10 +672,10 @@ for catalogue, right in BOTH:
 # What is made in __init__
 
 
-def parts(name, sentence, make):
-    """Add a slip in `__init__` to both: `make(module, width, branch, p)`, after the right parts."""
+def parts(name, sentence, *makes):
+    """Add slips in `__init__` to both: `make(module, width, branch, p)`, after the right parts."""
 
-    def made(right: Any):
+    def made(right: Any, make):
         class Module(right):
             def __init__(self, width, branch, dropout=0.0):
                 super().__init__(width, branch, dropout)
@@ -656,7 +684,7 @@ def parts(name, sentence, make):
         return Module
 
     for catalogue, right in BOTH:
-        catalogue.add(name, sentence, made(right))
+        catalogue.add(name, sentence, *(made(right, make) for make in makes))
 
 
 def renamed(right: Any, old, new):
@@ -755,13 +783,48 @@ parts(
 )
 parts(
     "whole_channels_dropped",
-    "Your dropout is an nn.Dropout1d, which drops whole rows; an nn.Dropout is asked for.",
+    "Your dropout is a relative of nn.Dropout, such as nn.Dropout1d, which drops whole rows. An "
+    "nn.Dropout is asked for.",
     lambda m, width, branch, p: setattr(m, "dropout", nn.Dropout1d(p)),
 )
 parts(
     "dropout_probability_ignored",
     "`nn.Dropout()` has its own default, 0.5: pass the `dropout` that you were given.",
     lambda m, width, branch, p: setattr(m, "dropout", nn.Dropout()),
+)
+parts(
+    "another_probability",
+    "`nn.Dropout` got another number than the `dropout` you were given: a fixed one, or 1 minus "
+    "it. It takes the probability to drop.",
+    lambda m, width, branch, p: setattr(m, "dropout", nn.Dropout(0.1)),
+    lambda m, width, branch, p: setattr(m, "dropout", nn.Dropout(1 - p)),
+)
+parts(
+    "another_branch",
+    "`self.branch` is a copy, or a module of your own. Keep the one that was given: "
+    "`self.branch = branch`.",
+    lambda m, width, branch, p: setattr(m, "branch", copy.deepcopy(branch)),
+    lambda m, width, branch, p: setattr(m, "branch", nn.Linear(width, width)),
+)
+parts(
+    "branch_s_weights_set",
+    "You set the branch's weights. They are not yours: whoever gave it may have trained it.",
+    lambda m, width, branch, p: [nn.init.zeros_(one) for one in branch.parameters()],
+)
+
+
+class OwnNorm(nn.Module):
+    """A layer norm as in lesson 01."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+
+
+parts(
+    "norm_of_another_kind",
+    "Your norm is one of your own, or another of torch's. torch's nn.LayerNorm is asked for.",
+    lambda m, width, branch, p: setattr(m, "norm", OwnNorm(width)),
 )
 parts(
     "norm_made_twice",
@@ -777,19 +840,25 @@ parts(
 # How the branch is called
 
 
-def calling(name, sentence, call):
-    """Add a slip in the call of the branch: `call(branch, x, args, kwargs)`, to both."""
+def calling(name, sentence, *calls):
+    """Add slips in the call of the branch: `call(branch, x, args, kwargs)`, to both."""
 
-    class InPre(PreNormResidual):
-        def forward(self, x, *args, **kwargs):
-            return x + self.dropout(call(self.branch, self.norm(x), args, kwargs))
+    def in_pre(call):
+        class Module(PreNormResidual):
+            def forward(self, x, *args, **kwargs):
+                return x + self.dropout(call(self.branch, self.norm(x), args, kwargs))
 
-    class InPost(PostNormResidual):
-        def forward(self, x, *args, **kwargs):
-            return self.norm(x + self.dropout(call(self.branch, x, args, kwargs)))
+        return Module
 
-    pre_norm.add(name, sentence, InPre)
-    post_norm.add(name, sentence, InPost)
+    def in_post(call):
+        class Module(PostNormResidual):
+            def forward(self, x, *args, **kwargs):
+                return self.norm(x + self.dropout(call(self.branch, x, args, kwargs)))
+
+        return Module
+
+    pre_norm.add(name, sentence, *map(in_pre, calls))
+    post_norm.add(name, sentence, *map(in_post, calls))
 
 
 def takes_too_little(catalogue, right: Any):
@@ -851,9 +920,13 @@ calling(
 )
 calling(
     "stars_forgotten",
-    "The stars are missing in the call: `branch(x, *args, **kwargs)`. Without them the branch gets "
-    "one tuple.",
+    "Stars are missing in the call: `branch(x, *args, **kwargs)`. Without them the branch gets a "
+    "tuple and a dict, and with one star for two their names.",
+    lambda branch, x, args, kwargs: branch(x, args, kwargs),
+    lambda branch, x, args, kwargs: branch(x, args, **kwargs),
     lambda branch, x, args, kwargs: branch(x, args, **kwargs) if args else branch(x, **kwargs),
+    lambda branch, x, args, kwargs: branch(x, *args, kwargs),
+    lambda branch, x, args, kwargs: branch(x, *args, *kwargs),
 )
 calling(
     "branch_s_weights_called_by_hand",
@@ -879,22 +952,29 @@ both(
         lambda m, x, branch: m.norm(x.data.add_(m.dropout(branch(x)))),
     ],
 )
-slips(
-    post_norm,
+both(
     "dropout_in_place",
-    "Dropout works in place (`inplace=True`). Where the branch hands x on, it writes into x.",
-    lambda m, x, branch: m.norm(x + F.dropout(branch(x), m.dropout.p, m.training, inplace=True)),
-    lambda m, x, branch: m.norm(
-        x.clone() + F.dropout(branch(x), m.dropout.p, m.training, inplace=True)
-    ),
+    "Dropout works in place (`inplace=True`). It writes into the branch's output, which the branch "
+    "may need on the way back, and which is x itself where the branch hands x on.",
+    lambda m, x, branch: x + F.dropout(branch(m.norm(x)), m.dropout.p, m.training, inplace=True),
+    [
+        lambda m, x, branch: m.norm(
+            x + F.dropout(branch(x), m.dropout.p, m.training, inplace=True)
+        ),
+        lambda m, x, branch: m.norm(
+            x.clone() + F.dropout(branch(x), m.dropout.p, m.training, inplace=True)
+        ),
+    ],
 )
-slips(
-    post_norm,
+both(
     "adds_x_to_the_update_in_place",
-    "You added x to the branch's output in place (`update += x`). A branch may hand x itself on, "
-    "and then you write into x: `x + update` makes a new tensor.",
-    lambda m, x, branch: m.norm(branch(x).add_(x)) if not m.dropout.p else post(m, x, branch),
-    lambda m, x, branch: m.norm(m.dropout(branch(x)).add_(x)),
+    "You added x to the branch's output in place (`update += x`). The branch may need it on the "
+    "way back, and it is x itself where the branch hands x on: `x + update` makes a new tensor.",
+    lambda m, x, branch: m.dropout(branch(m.norm(x))).add_(x),
+    [
+        lambda m, x, branch: m.norm(branch(x).add_(x)) if not m.dropout.p else post(m, x, branch),
+        lambda m, x, branch: m.norm(m.dropout(branch(x)).add_(x)),
+    ],
 )
 both(
     "shortcut_detached",
@@ -1113,7 +1193,11 @@ measures(
     lambda gradient: torch.linalg.norm(gradient.double(), 2).item(),
 )
 measures(
-    "rounded", "You rounded the norms. Give them as they are.", lambda one: round(length(one), 2)
+    "rounded",
+    "You rounded the norms. Give them as they are.",
+    lambda one: round(length(one), 2),
+    lambda one: round(length(one), 3),
+    lambda one: round(length(one), 4),
 )
 measures(
     "tensors_for_floats",
@@ -1134,9 +1218,13 @@ measures(
 )
 gradient_report.add(
     "zero_for_none",
-    "You put 0.0 where no gradient arrived, or set `.grad` to zeros before the pass. That is None: "
-    "a gradient of zeros is something else.",
+    "You put 0.0 where no gradient arrived, by hand, by zeros in `.grad` before the pass, or by "
+    "`materialize_grads`. That is None: a gradient of zeros is something else.",
     report_by(none=0.0),
+    lambda model, x: {
+        name: (norm or 0.0) if model.get_parameter(name).requires_grad else None
+        for name, norm in right_report(model, x).items()
+    },
 )
 gradient_report.add(
     "nan_for_none",
@@ -1231,6 +1319,12 @@ changed(
     lambda report, model: report | {"total": sum(norm or 0.0 for norm in report.values())},
 )
 changed(
+    "buffers_too",
+    "The dict has buffers in it, such as a batch norm's means (`state_dict`). They are no "
+    "parameters: go through `named_parameters()`.",
+    lambda report, model: {name: report.get(name) for name in model.state_dict()},
+)
+changed(
     "forgot_to_return",
     "You returned nothing (printing is not returning): end with `return`.",
     lambda report, model: None,
@@ -1248,13 +1342,21 @@ def norms_of_the_weights(model, x):
 # Modes
 
 
-def with_modes(before, after=lambda model, were: None):
-    """A right report, after `before(model)` and followed by `after(model, the modes before)`."""
+def with_modes(before, after=lambda model, were: None, always=False):
+    """A right report, after `before(model)` and followed by `after(model, the modes before)`.
+
+    `after` runs also when the report raises, if `always`.
+    """
 
     def function(model, x):
         were = {one: one.training for one in model.modules()}
         before(model)
-        report = right_report(model, x)
+        try:
+            report = right_report(model, x)
+        except Exception:
+            if always:
+                after(model, were)
+            raise
         after(model, were)
         return report
 
@@ -1275,7 +1377,9 @@ gradient_report.add(
     "You called `model.train()`. The pass runs in the mode the model is in: dropout and batch norm "
     "do other things in the other.",
     with_modes(lambda model: model.train(), _restore),
+    with_modes(lambda model: model.train(), _restore, always=True),
     with_modes(lambda model: model.train(), _restore_the_top),
+    with_modes(lambda model: model.train(), _restore_the_top, always=True),
     with_modes(lambda model: model.train()),
 )
 gradient_report.add(
@@ -1283,7 +1387,9 @@ gradient_report.add(
     "You called `model.eval()`. The pass runs in the mode the model is in: dropout and batch norm "
     "do other things in the other.",
     with_modes(lambda model: model.eval(), _restore),
+    with_modes(lambda model: model.eval(), _restore, always=True),
     with_modes(lambda model: model.eval(), _restore_the_top),
+    with_modes(lambda model: model.eval(), _restore_the_top, always=True),
     with_modes(lambda model: model.eval()),
     with_modes(lambda model: model.eval(), lambda model, were: model.train()),
 )
@@ -1292,7 +1398,9 @@ gradient_report.add(
     "You put every submodule into the model's own mode: `model.train(model.training)` reaches all "
     "of them. Some may be in eval mode on purpose.",
     with_modes(lambda model: model.train(model.training)),
+    with_modes(lambda model: model.train(model.training), _restore, always=True),
     with_modes(lambda model: None, _restore_the_top),
+    with_modes(lambda model: None, _restore_the_top, always=True),
 )
 gradient_report.add(
     "left_in_training_mode",
@@ -1420,6 +1528,28 @@ def _twice(loss):
     loss.backward()
 
 
+@gradient_report(
+    "A frozen parameter still holds the `.grad` of an earlier pass, and you reported that. No "
+    "gradient of this pass arrives there: None."
+)
+def earlier_gradient_of_a_frozen_parameter(model, x):
+    report = right_report(model, x)
+    for name, one in model.named_parameters():
+        if not one.requires_grad and one.grad is not None:
+            report[name] = length(one.grad)
+    return report
+
+
+@gradient_report(
+    "You call the model anew for each parameter. With dropout each call drops others, so the "
+    "numbers belong to different passes: call it once, and take all gradients from that loss."
+)
+def a_pass_for_each_parameter(model, x):
+    found = {name: gradients(model, x)[name] for name, _ in model.named_parameters()}
+    refuse(found)
+    return {name: None if one is None else length(one) for name, one in found.items()}
+
+
 gradient_report.add(
     "two_passes",
     "You ran back twice, and `backward` adds up. One pass is asked for.",
@@ -1509,7 +1639,8 @@ guards(
 )
 guards(
     "names_none",
-    "The error doesn't name the parameter. Put its name into the message.",
+    "The error doesn't hold the parameter's name. Put it into the message, whole, as "
+    "`named_parameters()` gives it.",
     raising(first_not_finite, words="a gradient is not finite"),
 )
 guards(
@@ -1523,10 +1654,10 @@ guards(
     "gradient is not finite.",
     raising(lambda found: next(iter(found)) if first_not_finite(found) else None),
 )
-for other in (RuntimeError, AssertionError, FloatingPointError):
+for other in (RuntimeError, AssertionError, FloatingPointError, Exception):
     guards(
         f"raises_{other.__name__}",
-        f"A gradient that is not finite raised {'an' if other is AssertionError else 'a'} "
+        f"A gradient that is not finite raised {'an' if other.__name__[0] in 'AE' else 'a'} "
         f"{other.__name__}. The callers look for a ValueError.",
         raising(first_not_finite, other),
     )
@@ -1554,6 +1685,17 @@ gradient_report.add(
 )
 def bad_values_replaced(model, x):
     return report_by(guard=nothing, measure=lambda one: length(one.nan_to_num()))(model, x)
+
+
+@gradient_report(
+    "You caught the error (`except`) and went on. It has to reach the caller: `finally` cleans up "
+    "and lets it pass."
+)
+def errors_swallowed(model, x):
+    try:
+        return right_report(model, x)
+    except Exception:
+        return None
 
 
 @gradient_report(
@@ -1683,6 +1825,38 @@ def x_converted(model, x):
 )
 def x_moved_to_the_cpu(model, x):
     return right_report(model, x.cpu())
+
+
+@gradient_report(
+    "You switched on gradients for x. Only those of the parameters are asked for, and x may hold "
+    "token ids, which have none."
+)
+def gradients_switched_on_for_x(model, x):
+    return right_report(model, x.requires_grad_())
+
+
+@gradient_report(
+    "You moved the model to the CPU. It stays where it is: whoever called you trains it there."
+)
+def model_moved_to_the_cpu(model, x):
+    return right_report(model.cpu(), x.cpu())
+
+
+gradient_report.add(
+    "model_converted",
+    "You converted the model (`.float()`, `.double()`). It has its own dtype, and the way back is "
+    "no way: digits are lost.",
+    lambda model, x: right_report(model.float(), x.float()),
+    lambda model, x: _in_float32(model, x),
+)
+
+
+def _in_float32(model, x):
+    dtype = next(model.parameters()).dtype
+    try:
+        return right_report(model.float(), x.to(torch.float32))
+    finally:
+        model.to(dtype)
 
 
 @gradient_report("These are gradients with respect to x. Each parameter has its own.")

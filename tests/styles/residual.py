@@ -58,6 +58,12 @@ def by_loop(x, update):
     return torch.stack(flat).reshape(x.shape)
 
 
+def by_addcmul(x, update):
+    if x.dim() != update.dim() or any(map(int.__ne__, x.shape, update.shape)):
+        raise ValueError("these differ", x.shape, update.shape)
+    return torch.addcmul(x, update, torch.ones_like(update))
+
+
 # PreNormResidual, PostNormResidual
 
 
@@ -140,6 +146,24 @@ class PreResidualWithoutZeroDropout(nn.Module):
         y = x.clone()
         y += self.dropout(self.branch(self.norm(x), *args, **kwargs))
         return y
+
+
+class PreWithOwnMask(nn.Module):
+    """Dropout drawn by hand, a norm with another eps, a persistent buffer."""
+
+    def __init__(self, width, branch, dropout=0.0, eps=1e-6):
+        super().__init__()
+        self.norm = nn.LayerNorm(width, eps)
+        self.branch = branch
+        self.dropout = nn.Dropout(dropout)
+        self.register_buffer("kept", torch.tensor(1 - dropout))
+
+    def forward(self, x, *args, **kwargs):
+        update = self.branch(self.norm(x), *args, **kwargs)
+        if self.training and self.kept < 1:
+            mask = torch.rand_like(update) < self.kept
+            update = torch.where(mask, update / self.kept.clamp(min=1e-9), 0.0).to(x.dtype)
+        return torch.stack((x, update), -1).sum(-1)
 
 
 class PostByHand(nn.Module):
@@ -274,14 +298,43 @@ def by_functional_call(model, x):
     return {n: None if leaf.grad is None else leaf.grad.norm().item() for n, leaf in leaves.items()}
 
 
+class Undisturbed:
+    """Takes the gradients out of a model, and puts them back."""
+
+    def __init__(self, model):
+        self.kept = [(parameter, parameter.grad) for parameter in model.parameters()]
+
+    def __enter__(self):
+        for parameter, _ in self.kept:
+            parameter.grad = None
+
+    def __exit__(self, *error):
+        for parameter, gradient in self.kept:
+            parameter.grad = gradient
+
+
+def by_a_context(model, x):
+    report = dict.fromkeys(name for name, _ in model.named_parameters())
+    with Undisturbed(model), torch.enable_grad():
+        trained = {name: one for name, one in model.named_parameters() if one.requires_grad}
+        torch.autograd.backward(model(x).square().mean(), inputs=list(trained.values()))
+        arrived = {name: one.grad for name, one in trained.items() if one.grad is not None}
+        for name, norm in zip(arrived, torch._foreach_norm(list(arrived.values())), strict=True):
+            if not norm.isfinite():
+                raise ValueError("not finite", name)
+            report[name] = norm.tolist()
+    return report
+
+
 STYLES = {
-    "residual": [by_torch_add, by_clone, by_stack, by_einsum, by_wide, by_loop],
+    "residual": [by_torch_add, by_clone, by_stack, by_einsum, by_wide, by_loop, by_addcmul],
     "PreNormResidual": [
         PreInOneLine,
         PreByHand,
         PreFromBase,
         PreSteps,
         PreResidualWithoutZeroDropout,
+        PreWithOwnMask,
         lambda width, branch, dropout=0.0: PreFromBase(width, branch, dropout),
     ],
     "PostNormResidual": [
@@ -298,6 +351,7 @@ STYLES = {
         by_one_at_a_time,
         by_hooks,
         by_functional_call,
+        by_a_context,
     ],
     "residual_quiz": [{1: "C", 2: " a ", 3: "d", 4: "B", 5: "d", 6: "a", "note": "mine"}],
 }
