@@ -57,9 +57,11 @@ class Agent:
     def perform(self, request: dict[str, Any]) -> dict[str, Any]:
         """Do what `request["do"]` names; the reply has a `value` or an `error`, and `printed`."""
         actions: dict[str, Callable[..., dict[str, Any]]] = {
+            "assign": self._assign,
             "call": self._call,
             "describe": self._describe,
             "load": self._load,
+            "make": self._make,
             "mode": self._mode,
             "move": self._move,
             "read": self._read,
@@ -132,7 +134,8 @@ class Agent:
     def _run_back(self, target: Any, value: Any, backward: Any, inputs: Any) -> dict[str, Any]:
         if not isinstance(value, torch.Tensor):
             raise TypeError(f"a tensor is asked for, and a {type(value).__name__} came back")
-        parameters = dict(target.named_parameters()) if isinstance(target, nn.Module) else {}
+        module = target if isinstance(target, nn.Module) else nn.Module()
+        parameters = dict(module.named_parameters(remove_duplicate=False))
         for parameter in parameters.values():
             parameter.grad = None
         value.backward(backward.to(value.device, value.dtype))
@@ -144,8 +147,8 @@ class Agent:
             parameter.grad = None
         return {"gradients": walk(inputs, _gradient), "parameters": found}
 
-    def _describe(self, target: Any) -> dict[str, Any]:
-        """Names, shapes, dtypes, devices and sharing of parameters and buffers; the submodules."""
+    def _describe(self, target: Any, values: bool = True) -> dict[str, Any]:
+        """Names, shapes, dtypes, devices, sharing, `values` of parameters, buffers; submodules."""
         if not isinstance(target, nn.Module):
             kind = "class" if inspect.isclass(target) else "value"
             if callable(target) and kind != "class":
@@ -182,14 +185,15 @@ class Agent:
                 "state": {
                     name: plain_tensor(one)
                     for name, one in [*target.named_parameters(), *target.named_buffers()]
-                    if one.device.type != "meta"
+                    if values and one.device.type != "meta"
                 },
             }
         }
 
     def _load(self, target: Any, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
-        """Copy `tensors` into the parameters and buffers of these names."""
-        named = dict(target.named_parameters()) | dict(target.named_buffers())
+        """Copy `tensors` into the parameters and buffers of these names; one may have several."""
+        named = dict(target.named_parameters(remove_duplicate=False))
+        named |= dict(target.named_buffers(remove_duplicate=False))
         for name, tensor in tensors.items():
             if name not in named:
                 has = ", ".join(named) or "none"
@@ -231,6 +235,17 @@ class Agent:
         for kind, key in path:
             target = target[key] if kind == "item" else getattr(target, key)
         return {"value": self._export(target)}
+
+    def _make(self, target: Any, recipe: Recipe) -> dict[str, Any]:
+        """A module made from `recipe`, to be prepared before an answer is given it."""
+        return {"value": self._export(self._admit(recipe, None, False))}
+
+    def _assign(self, target: Any, path: Sequence[str], value: Any) -> dict[str, Any]:
+        """Set the attribute at the end of `path`: a number, a tensor, a module from a recipe."""
+        for name in path[:-1]:
+            target = getattr(target, name)
+        setattr(target, path[-1], self._admit(value, None, False))
+        return {}
 
     def _admit(self, leaf: Any, backward: Any, meta: bool) -> Any:
         """An argument as the answer gets it: handles become objects, tensors become its own."""

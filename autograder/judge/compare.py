@@ -121,7 +121,9 @@ def alike(one: Any, other: Any) -> bool:
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(alike(one[key], other[key]) for key in one)
     if isinstance(one, float):
-        return one == other or abs(one - other) <= 1e-5 * abs(other) or (one != one != other)
+        return (
+            one == other or abs(one - other) <= 1e-5 * abs(other) or (one != one and other != other)
+        )
     return hasattr(one, "number") or one == other  # two handles are alike whatever they hold
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from functools import lru_cache
 from typing import Any
@@ -99,7 +100,7 @@ def _behaviour(reply: dict[str, Any]) -> dict[str, Any]:
     """What of a reply tells two answers apart: names of classes, lines and prints do not."""
     if reply["ruled_out"]:
         return {"ruled_out": True}
-    error = reply["error"] and (reply["error"]["type"], reply["error"]["message"])
+    error = reply["error"] and (reply["error"]["type"], _said(reply["error"]))
     value = reply["value"]
     if isinstance(value, dict) and "module" in value:
         value = {key: value[key] for key in value if key not in ("bases", "modules")}
@@ -108,3 +109,10 @@ def _behaviour(reply: dict[str, Any]) -> dict[str, Any]:
         "error": error,
         **{key: reply.get(key) for key in ("arguments", "gradients", "parameters")},
     }
+
+
+def _said(error: dict[str, Any]) -> Any:
+    """What an error says; of an error that the answer raises itself the numbers, not the words."""
+    if error["code"].startswith(("raise", "assert")):
+        return re.findall(r"\d+", error["message"])
+    return error["message"]

@@ -74,6 +74,42 @@ def has_parameters(module: Subject, expected: dict[str, float], width: int) -> N
         raise Failure(f"It also trains {', '.join(extra)}, which no formula here has.")
 
 
+def has_layers(module: Subject, layers: dict[str, tuple[int, int]], bias: bool = True) -> None:
+    """Fail unless `module` trains these linear layers, (outputs, inputs) each, and nothing else."""
+    if not isinstance(module, Subject):
+        raise Failure(f"An nn.Module was asked for; this is a {type(module).__name__}.")
+    found = module.describe(values=False)
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, (outputs, inputs) in layers.items():
+        shapes[f"{name}.weight"] = (outputs, inputs)
+        if bias:
+            shapes[f"{name}.bias"] = (outputs,)
+    for name, shape in shapes.items():
+        if name not in found.parameters:
+            raise Failure(_missing_layer(name, found))
+        info = found.parameters[name]
+        if info.shape != shape:
+            raise Failure(f"`{name}` has shape {info.shape}; {shape} was asked for.")
+        if not info.requires_grad:
+            raise Failure(f"`{name}` has requires_grad=False, so it would never be trained.")
+    own = {found.parameters[name].storage for name in shapes}
+    if len(own) < len(shapes):
+        raise Failure("Two of its layers share a weight: each has weights of its own.")
+    extra = [name for name, info in found.parameters.items() if info.storage not in own]
+    if extra:
+        raise Failure(f"It also trains {', '.join(extra)}, which was not asked for.")
+
+
+def _missing_layer(name: str, found: Description) -> str:
+    if found.parameters:
+        return f"There is no `{name}`: the parameters are called {', '.join(found.parameters)}."
+    layer = name.split(".")[0]
+    return (
+        f"There is no `{name}`, nor any other parameter, once `__init__` has run, so no optimizer "
+        f"would find anything to train. Make it there: `self.{layer} = nn.Linear(...)`."
+    )
+
+
 def _missing(name: str, found: Description) -> str:
     if name in found.buffers:
         return (

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from autograder.judge.agent import Agent, TooLong
-from autograder.judge.values import Handle, walk
+from autograder.judge.values import Handle, Recipe, walk
 
 if TYPE_CHECKING:  # this file goes into the sandbox, and the exercises' vocabulary does not
     from autograder.judge.exercise import RuledOut
@@ -231,9 +231,13 @@ class Subject:
                 return Kind(kind, [str(base) for base in bases])
         return Kind("value", ["object"])  # what it says of itself makes no sense
 
-    def describe(self) -> Description:
-        """Parameters, buffers and submodules; Failure if this is no nn.Module."""
-        reply = self._perform(do="describe")
+    def describe(self, values: bool = True) -> Description:
+        """Parameters, buffers and submodules; Failure if this is no nn.Module.
+
+        Without `values` the `state` is empty: so a check of names and shapes recognises a mistake
+        whatever its layers were drawn as.
+        """
+        reply = self._perform(do="describe", values=values)
         if reply["error"]:
             raise Failure(explain(reply["error"], self._name))
         found = reply["value"]
@@ -272,11 +276,22 @@ class Subject:
         return self._read("item", key)
 
     def attribute(self, name: str) -> Any:
-        """`answer.name`."""
+        """`answer.name`; the name may have dots, as in "norm.weight.grad"."""
         return self._read("attribute", name)
 
+    def make(self, recipe: Recipe) -> Subject:
+        """A module made where the answer runs, to be prepared before the answer is given it."""
+        reply = self._perform(do="make", recipe=recipe)
+        made: Subject = walk(reply["value"], self._take_over)
+        return made
+
+    def assign(self, name: str, value: Any) -> Subject:
+        """`made.name = value`, with dots in the name and a recipe for a module; never undone."""
+        return self._act(do="assign", path=name.split("."), value=value)
+
     def _read(self, kind: str, key: Any) -> Any:
-        reply = self._perform(do="read", path=[[kind, key]])
+        steps = key.split(".") if kind == "attribute" else [key]
+        reply = self._perform(do="read", path=[[kind, step] for step in steps])
         if reply["error"]:
             if {"LookupError", "AttributeError", "TypeError"} & set(reply["error"]["bases"]):
                 raise Failure(f"{self._name} has no {kind} {key!r}.")

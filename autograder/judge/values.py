@@ -34,11 +34,12 @@ class Recipe:
     kwargs: tuple[tuple[str, Any], ...] = ()
 
     def make(self) -> torch.nn.Module:
-        return getattr(torch.nn, self.module)(*self.args, **dict(self.kwargs))
+        args = [one.make() if isinstance(one, Recipe) else one for one in self.args]
+        return getattr(torch.nn, self.module)(*args, **dict(self.kwargs))
 
 
 def recipe(module: str, *args: Any, **kwargs: Any) -> Recipe:
-    """`recipe("Linear", 4, 4, bias=False)` is made where the answer runs."""
+    """`recipe("Linear", 4, 4, bias=False)` is made where the answer runs; recipes may be nested."""
     return Recipe(module, args, tuple(kwargs.items()))
 
 

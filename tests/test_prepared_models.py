@@ -1,0 +1,58 @@
+"""What checks can do to a model before an answer is given it, and how errors are compared."""
+
+import torch
+from torch import nn
+
+from autograder.judge import recipe
+from autograder.judge.agent import Agent
+from autograder.judge.compare import alike
+from autograder.judge.diagnose import _behaviour
+from autograder.judge.messages import decode, encode
+from autograder.judge.subject import LocalLink, Subject
+
+MODEL = recipe("Sequential", recipe("Linear", 2, 3), recipe("Dropout", 0.5))
+
+
+def subject(answer):
+    return Subject(LocalLink(Agent(answer)), "answer")
+
+
+def test_recipes_may_be_nested_and_sent():
+    made = decode(encode(MODEL)).make()
+    assert isinstance(made, nn.Sequential) and made[0].out_features == 3 and made[1].p == 0.5
+
+
+def test_a_made_model_is_prepared_given_and_read():
+    answer = subject(lambda model: model[0].spare.weight.requires_grad)
+    model = answer.make(MODEL)
+    model.assign("0.spare", recipe("Linear", 1, 1)).assign("0.spare.weight.requires_grad", False)
+    model.assign("0.bias.grad", torch.ones(3)).attribute("1").eval()
+    assert answer(model) is False
+    assert model.attribute("0.bias.grad").tolist() == [1, 1, 1]
+    assert model.attribute("0.weight.grad") is None
+    assert model.attribute("training") and not model.attribute("1.training")
+
+
+def refuses(words):
+    def answer(x):
+        raise ValueError(words)
+
+    return answer
+
+
+def behaviour(answer, x):
+    reply = Agent(answer).perform({"do": "call", "target": 0, "args": (x,)})
+    return _behaviour(reply)
+
+
+def test_own_errors_are_compared_by_their_numbers_and_torch_s_by_their_words():
+    one = behaviour(refuses("x has shape (2, 3)"), 1)
+    assert alike(one, behaviour(refuses("[2, 3] is wrong"), 1))
+    assert not alike(one, behaviour(refuses("x has shape (3, 2)"), 1))
+    words, lists = behaviour(lambda x: x + "a", 1), behaviour(lambda x: x + [], 1)
+    assert not alike(words, lists)
+
+
+def test_nan_is_like_nan_alone():
+    assert alike(float("nan"), float("nan"))
+    assert not alike(float("nan"), 1.0) and not alike(1.0, float("nan"))
