@@ -28,6 +28,7 @@ def test_gradients_run_back_from_each_item_of_a_tuple():
     found = answer.backward((ONE, torch.ones(3)), ONE, OTHER).gradients
     assert found[0].tolist() == (ONE * OTHER + 1).tolist()
     assert found[1].tolist() == (ONE * ONE + 1).tolist()
+    assert answer.backward((ONE, None), ONE, OTHER).gradients[1].tolist() == (ONE * ONE).tolist()
 
 
 def test_gradients_run_back_from_attributes():

@@ -104,9 +104,10 @@ class Agent:
         """Call `target`, or its `method`; with `backward`, also run that gradient back through it.
 
         `backward` is the gradient of the one tensor that comes back, or a tuple of them for a
-        tuple that comes back, or a dict of them for attributes of what comes back. `gradients` in
-        the reply has the arguments' gradients in the arguments' places, `parameters` those of a
-        module. With `after`, `arguments` in the reply has the arguments as they are after the call.
+        tuple that comes back (None passes an item over), or a dict of them for attributes of what
+        comes back. `gradients` in the reply has the arguments' gradients in the arguments' places,
+        `parameters` those of a module. With `after`, `arguments` has the arguments as they are
+        after the call.
         """
         args, kwargs = walk((args, kwargs or {}), lambda leaf: self._admit(leaf, backward, meta))
         function = target if method is None else getattr(target, method)
@@ -299,7 +300,7 @@ def _ends(value: Any, backward: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
     elif not isinstance(backward, tuple):
         pairs = [(value, backward)]
     elif isinstance(value, tuple | list) and len(value) == len(backward):
-        pairs = list(zip(value, backward, strict=True))
+        pairs = [pair for pair in zip(value, backward, strict=True) if pair[1] is not None]
     else:
         came = f"{len(value)} came" if isinstance(value, tuple | list) else "one value came"
         raise TypeError(f"{len(backward)} tensors are asked for, and {came} back")
