@@ -1,5 +1,8 @@
 """What a check can run back through, and what it can do to what came back."""
 
+from collections import namedtuple
+from typing import NamedTuple
+
 import pytest
 import torch
 
@@ -50,6 +53,21 @@ def test_gradients_run_back_from_attributes():
 def test_what_can_t_be_run_back_is_said(answer, words):
     with pytest.raises(Failure, match=words):
         subject(answer).backward((ONE, OTHER), ONE)
+
+
+class Pile(NamedTuple):
+    items: torch.Tensor
+
+    @property
+    def height(self):
+        return len(self.items)
+
+
+def test_a_named_tuple_with_methods_is_an_object_and_one_without_is_a_tuple():
+    assert subject(Pile)(ONE).attribute("height") == 3
+    plain = subject(lambda x: torch.max(x, dim=0))(ONE)
+    assert [one.item() for one in plain] == [5.0, 2]
+    assert subject(namedtuple("Two", "one other"))(1, 2) == (1, 2)
 
 
 def test_what_came_back_takes_part_in_a_run_on_another_device():

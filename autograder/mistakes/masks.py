@@ -2775,7 +2775,7 @@ heads(
 heads(
     "more_heads_than_features_alone_refused",
     "You refuse only more heads than features. The width has to divide: `d_model % num_heads`.",
-    refusing(lambda width, heads: _raises(ValueError)(width % heads if heads > width else 0, 2)),
+    refusing(lambda width, heads: _raises(ValueError)(int(heads > width), 2)),
 )
 
 
