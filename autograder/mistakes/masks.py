@@ -2915,4 +2915,55 @@ heads(
 )
 
 
-masks_quiz = quiz_mistakes("masks_quiz", "bdacdbc", {})
+masks_quiz = quiz_mistakes(
+    "masks_quiz",
+    "bdacdbc",
+    {
+        1: {
+            "a": "That is what nn.MultiheadAttention makes of it. In this function True means the "
+            "opposite: look at the table of the two conventions.",
+            "c": "A mask of True and False is fine here, and no error warns you. What does True "
+            "mean in this function?",
+            "d": "`is_causal=True` is another way to get a mask, and needs none from you. The one "
+            "you give is used.",
+        },
+        2: {
+            "a": "No learning rate gets below what can be known. Where could the model have the "
+            "answer from?",
+            "b": "Padding is easy to guess and can make a loss a little better. Far below what is "
+            "possible means that the answers themselves are read.",
+            "c": "Without dropout a loss is a little lower, but still not below what can be known.",
+        },
+        3: {
+            "b": "A token may look at itself too: what it has to guess is the one after it.",
+            "c": "Key 3 is the next token, the one that query 2 has to guess.",
+            "d": "Those are the token itself and its future: that mask is transposed.",
+        },
+        4: {
+            "a": "Zeros are what you want. The softmax divides by the sum of the exponentials, and "
+            "here that sum is 0.",
+            "b": "Equal shares come of equal finite scores. The exponential of minus infinity is "
+            "0: what is 0 / 0?",
+            "d": "torch raises no error here. It computes 0 / 0 and goes on.",
+        },
+        5: {
+            "a": "8 is the number of heads. How wide is one head?",
+            "b": "512 is the whole width. A dot product runs over the features of one head.",
+            "c": "A dot product is a sum over features, not over tokens; how many features has a "
+            "head?",
+        },
+        6: {
+            "a": "(3, 3) has columns for the new tokens alone. Each of them looks at the cached "
+            "ones as well.",
+            "c": "Among the new tokens the future is hidden too: the first one does not see the "
+            "other two.",
+            "d": "(13, 13) has a row for every cached token too. Their outputs are written "
+            "already; only new tokens ask.",
+        },
+        7: {
+            "a": "`query_valid` makes rows zero. `key_valid` hides the token from others.",
+            "b": "`nan` comes of a row that may read nobody. This one may read all real tokens.",
+            "d": "Nothing hands the input through: a shortcut belongs to the block, in lesson 6.",
+        },
+    },
+)
