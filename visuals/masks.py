@@ -108,14 +108,14 @@ def weights(table: torch.Tensor, words: Sequence[str]) -> Picture:
 def losses(runs: dict[str, Sequence[float]]) -> Picture:
     """The loss of several trainings, step by step, beside the best that guessing can do."""
     colors, lines = (BLUE, VERMILLION, GREEN), ("-", "--", "-.")
-    guessing = math.log(10)
+    guessing, steps = math.log(10), max(map(len, runs.values()))
 
     def plot(figure: Figure) -> None:
         axes = figure.subplots()
         for (name, values), color, line in zip(runs.items(), colors, lines, strict=False):
             axes.plot(values, color=color, linestyle=line, linewidth=2, label=name)
         axes.axhline(guessing, color=INK, linewidth=1, linestyle=":")
-        axes.text(len(values), guessing + 0.05, "ln 10: a guess among ten digits", ha="right")
+        axes.text(steps, guessing + 0.05, "ln 10: a guess among ten digits", ha="right")
         axes.set_xlabel("step")
         axes.set_ylabel("training loss")
         axes.set_ylim(0, 2.8)
@@ -123,14 +123,10 @@ def losses(runs: dict[str, Sequence[float]]) -> Picture:
 
     ends = "; ".join(f"{name}: {number(values[-1], 1)} at the end" for name, values in runs.items())
     alt = (
-        f"Line chart of the training loss, {len(values_of(runs))} steps. {ends}. A dotted line at "
+        f"Line chart of the training loss, {steps} steps. {ends}. A dotted line at "
         "2.3, the natural logarithm of 10, is what guessing among ten digits costs."
     )
     return draw(plot, (7.6, 3.2), alt, "Nobody can know the next random digit. One model does.")
-
-
-def values_of(runs: dict[str, Sequence[float]]) -> Sequence[float]:
-    return next(iter(runs.values()))
 
 
 def causal_and_padding() -> Picture:
@@ -142,7 +138,7 @@ def causal_and_padding() -> Picture:
     masks = (
         ("causal", causal),
         ("padding", keys),
-        ("both: allowed\nwhere both allow", causal & keys),
+        ("both", causal & keys),
     )
 
     def plot(figure: Figure) -> None:
@@ -157,7 +153,7 @@ def causal_and_padding() -> Picture:
         "rows may read nobody."
     )
     caption = "Blue: may be read. Hatched: blocked. In the third grid the pad rows read nobody."
-    return draw(plot, (8.4, 3.4), alt, caption)
+    return draw(plot, (8.4, 3.0), alt, caption)
 
 
 # The widget
@@ -395,7 +391,7 @@ def split_into_heads() -> Picture:
         f"{wrong[0].tolist()}, all of token 0 and nothing else."
     )
     caption = "Rows are tokens, a colour each. A head needs every token: all three colours."
-    return draw(plot, (8.4, 2.8), alt, caption)
+    return draw(plot, (8.4, 2.1), alt, caption)
 
 
 def what_the_cache_saves() -> Picture:
