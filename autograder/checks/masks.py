@@ -287,6 +287,9 @@ def gives_nothing_to_what_is_blocked(answer, reference, draw):
         scores, allowed = 2 * draw.normal(*shape), mixed_mask(draw, *shape)
         tried.append((f"For scores {shape}", scores, allowed, answer(scores, allowed)))
     agrees(tried)
+    for what, _, allowed, got in tried:
+        if (left := got[~allowed].abs().max()) > 0:
+            raise Failure(f"{what} what is blocked has a weight of up to {left:.1e}, not 0.")
 
 
 @masked_softmax.check(points=1, needs=["gives_nothing_to_what_is_blocked"])
@@ -802,22 +805,17 @@ def torch_s_own(weights, heads, x):
 def looks_at_the_memory(answer, reference, draw):
     """With `memory` the queries come from the input, keys and values from the memory."""
     tried = []
-    for rope in (False, True):
+    for rope, queries, keys in ((False, 4, 6), (False, 5, 2), (False, 1, 3), (True, 4, 6)):
         module, weights = loaded(answer, draw, 12, 3, use_rope=rope)
-        for queries, keys in ((4, 6), (5, 2), (1, 3)):
-            x, memory = draw.normal(3, queries, 12), draw.normal(3, keys, 12)
-            valid = mask_of(lambda i, j: i != j or i > 1, 3, keys, draw)
-            allowed = allowed_for(draw, queries, keys, valid)
-            what = f"With {queries} queries, a memory of {keys}" + ", use_rope" * rope
-            tried += [
-                (what, module(x, memory), right_heads(weights, 3, x, memory)),
-                (what, module(x, memory=memory), right_heads(weights, 3, x, memory)),
-                (
-                    f"{what} and `key_valid`",
-                    module(x, memory, key_valid=valid),
-                    right_heads(weights, 3, x, memory, allowed),
-                ),
-            ]
+        x, memory = draw.normal(3, queries, 12), draw.normal(3, keys, 12)
+        valid = mask_of(lambda i, j: i != j or i > 1, 3, keys, draw)
+        what = f"With {queries} queries, a memory of {keys}" + ", use_rope" * rope
+        right = right_heads(weights, 3, x, memory)
+        hidden = right_heads(weights, 3, x, memory, allowed_for(draw, queries, keys, valid))
+        tried += [
+            (what, module(x, memory), right),
+            (f"{what} and `key_valid`", module(x, memory=memory, key_valid=valid), hidden),
+        ]
     agree(tried)
 
 
@@ -962,15 +960,18 @@ def drops_nothing_else(answer, reference, draw):
     """In eval mode nothing is dropped, and in training nothing where no dropout is given."""
     x, tried = draw.normal(3, 5, 12), []
     module, weights = loaded(answer, draw, 12, 3, dropout=0.5)
-    quiet = module.eval().call((x,), seed=1).value
+    quiet = module.call((x,), seed=1).value
     tried.append(("In eval mode, with `dropout=0.5`,", quiet, right_heads(weights, 3, x)))
     module, weights = loaded(answer, draw, 12, 3)
     plain = module.train().call((x,), seed=1).value
     tried.append(("In training, with no dropout given,", plain, right_heads(weights, 3, x)))
+    valid = valid_tokens(draw, 5)
+    masks = {"key_valid": valid, "causal": True}
+    right = right_heads(weights, 3, x, allowed=allowed_for(draw, 5, 5, **masks))
+    tried.append(("In training, with both masks,", module.call((x,), masks, seed=1).value, right))
     module, weights = loaded(answer, draw, 12, 3, dropout=0.5)
-    silent = module.eval().call((x,), {"causal": True}, seed=1).value
-    right = right_heads(weights, 3, x, allowed=allowed_for(draw, 5, 5, causal=True))
-    tried.append(("In eval mode, with `dropout=0.5` and `causal`,", silent, right))
+    right = right_heads(weights, 3, x, allowed=allowed_for(draw, 5, 5, **masks))
+    tried.append(("In eval mode, with both masks,", module.call((x,), masks, seed=1).value, right))
     agree(tried)
 
 
@@ -1046,15 +1047,17 @@ def turns_new_keys_from_where_they_stand(answer, reference, draw):
 def hides_padding_in_the_cache(answer, reference, draw):
     """With a cache `key_valid` covers all tokens so far, padding on either side."""
     tried = []
-    for rope in (False, True):
+    for chunks, rope in ((CHUNKS[1], False), (CHUNKS[2], True), (CHUNKS[0], True)):
         module, weights = loaded(answer, draw, 12, 3, use_rope=rope)
         x, valid = draw.normal(3, 7, 12), valid_tokens(draw, 7)
         allowed = allowed_for(draw, 7, 7, valid, causal=True)
         right = right_heads(weights, 3, x, allowed=allowed, rope=rope)
-        for one in CHUNKS:
-            got, _ = in_chunks(module, x, one, valid, causal=True)
-            tried.append((f"With `key_valid` in chunks of {one}", got, right))
+        got, caches = in_chunks(module, x, chunks, valid, causal=True)
+        tried.append((f"With `key_valid` in chunks of {chunks}", got, right))
     agree(tried)
+    keys, values = turned(projected(weights, "key", x, 3)), projected(weights, "value", x, 3)
+    what = "the last cache, padding or not,"
+    holds(caches[-1], keys.float(), values.float(), what, rtol=1e-4, atol=2e-4)
 
 
 @multi_head.check(points=1, needs=["returns_a_cache"])
@@ -1128,17 +1131,20 @@ def multi_head_keeps_the_dtype(answer, reference, draw):
     """Moved to another dtype it returns that dtype, with masks, with RoPE and with a cache."""
     x, valid = draw.normal(3, 5, 12), valid_tokens(draw, 5)
     allowed = allowed_for(draw, 5, 5, valid, causal=True)
-    for rope in (False, True):
-        module, weights = loaded(answer, draw, 12, 3, use_rope=rope, size=0.3)
-        for dtype in DTYPES:
-            module, one = module.to(dtype=dtype), x.to(dtype)
-            plain = module(one)
-            masked = module(one, key_valid=valid, causal=True)
-            chunks, _ = in_chunks(module, one, (3, 2), valid, causal=True)
-            for got, mask in ((plain, None), (masked, allowed), (chunks, allowed)):
-                right = right_heads(weights, 3, x, allowed=mask, rope=rope).to(dtype)
-                what = f"For {name_of(dtype)} inputs the output"
-                same(got, right, what, rtol=5e-2, atol=5e-2)
+    module, weights = loaded(answer, draw, 12, 3, use_rope=True, size=0.3)
+    plain, masked = (
+        right_heads(weights, 3, x, allowed=mask, rope=True) for mask in (None, allowed)
+    )
+    for dtype in (torch.float64, *HALF):
+        module, one = module.to(dtype=dtype), x.to(dtype)
+        tried = [
+            (module(one), plain),
+            (module(one, key_valid=valid, causal=True), masked),
+            (in_chunks(module, one, (3, 2), valid, causal=True)[0], masked),
+        ]
+        for got, right in tried:
+            what = f"For {name_of(dtype)} inputs the output"
+            same(got, right.to(dtype), what, rtol=5e-2, atol=5e-2)
 
 
 @multi_head.check(points=1, needs=["attends_in_heads"])
@@ -1185,3 +1191,4 @@ def multi_head_stays_on_the_device(answer, reference, draw):
         module.on_meta(x, key_valid=longer, causal=True, cache=first[1])
     module = answer(12, 3).to(device="meta")
     module.on_meta(x, causal=True)
+    module.on_meta(x, key_valid=valid)
