@@ -102,7 +102,7 @@ def weights(table: torch.Tensor, words: Sequence[str]) -> Picture:
         for word, row in zip(words, values, strict=True)
     )
     alt = f"Grid of attention weights, a row for each token that reads: {rows}."
-    return draw(plot, (4.6, 4.2), alt, "Each row sums to 1: a token shares 1 among those it reads.")
+    return draw(plot, (7.6, 3.3), alt, "Each row sums to 1: a token shares 1 among those it reads.")
 
 
 def losses(runs: dict[str, Sequence[float]]) -> Picture:

@@ -489,29 +489,35 @@ def looks_only_where_it_may(answer, reference, draw):
     attends(answer, tried, 0)
 
 
-@attention.check(points=1, needs=["looks_only_where_it_may"])
+def gradients_are_torch_s(answer, draw, allowed):
+    """Fail unless gradients run back from the output as through torch's own attention."""
+    given, more = inputs(draw, 3, 2), {} if allowed is None else {"allowed": allowed}
+    back = draw.normal(3, 2, 4, 6)
+    agrees_in_gradients(
+        answer.backward((back, None), *given.values(), **more).gradients,
+        lambda query, key, value: right_attention(query, key, value, **more),
+        given,
+        back.double(),
+    )
+
+
+@attention.check(points=2, needs=["looks_only_where_it_may"])
 def gives_zeros_where_it_may_look_nowhere(answer, reference, draw):
-    """A query that may look nowhere gets weights of 0 and an output of 0, not NaN."""
+    """A query that may look nowhere gets weights and an output of 0; nor does NaN come back."""
     tried = []
     for leading in ((3, 2), (2,)):
         given = inputs(draw, *leading)
         tried.append(given | {"allowed": partly_empty(draw, *leading, 4, 5)})
     attends(answer, [("With rows in which nothing is allowed", given) for given in tried], 1)
     attends(answer, [("With rows in which nothing is allowed", given) for given in tried], 0)
+    gradients_are_torch_s(answer, draw, partly_empty(draw, 3, 2, 4, 5))
 
 
-@attention.check(points=2, needs=["looks_only_where_it_may"])
+@attention.check(points=1, needs=["looks_only_where_it_may"])
 def attention_lets_gradients_flow(answer, reference, draw):
-    """Gradients reach query, key and value from the output, and NaN reaches none of them."""
-    for allowed in (None, partly_empty(draw, 3, 2, 4, 5)):
-        given, more = inputs(draw, 3, 2), {} if allowed is None else {"allowed": allowed}
-        back = draw.normal(3, 2, 4, 6)
-        agrees_in_gradients(
-            answer.backward((back, None), *given.values(), **more).gradients,
-            lambda query, key, value, more=more: right_attention(query, key, value, **more),
-            given,
-            back.double(),
-        )
+    """Gradients reach query, key and value from the output."""
+    for allowed in (None, mixed_mask(draw, 3, 2, 4, 5)):
+        gradients_are_torch_s(answer, draw, allowed)
 
 
 @attention.check(points=1, needs=["attention_lets_gradients_flow"])
@@ -529,7 +535,7 @@ def gradients_flow_through_the_weights(answer, reference, draw):
 @attention.check(points=1, needs=["looks_only_where_it_may"])
 def attention_keeps_the_dtype(answer, reference, draw):
     """Output and weights have the dtype of the query: float64, float32, float16 or bfloat16."""
-    given, allowed = inputs(draw, 3, 2), partly_empty(draw, 3, 2, 4, 5)
+    given, allowed = inputs(draw, 3, 2), mixed_mask(draw, 3, 2, 4, 5)
     for dtype in DTYPES:
         one = {name: tensor.to(dtype) for name, tensor in given.items()}
         for more in ({}, {"allowed": allowed}):
@@ -730,10 +736,13 @@ def allowed_for(draw, queries, keys, key_valid=None, causal=False):
     return pairs[None, None] if key_valid is None else pairs & key_valid[:, None, None, :]
 
 
-def valid_tokens(draw, length):
-    """(3, T): padding on the left, on the right, and none."""
+def valid_tokens(draw, length, left=True):
+    """(3, T): padding on the left, if asked, on the right, and none."""
     return mask_of(
-        lambda i, j: (i, j) not in ((0, 0), (0, 1)) and (i != 1 or j < length - 2), 3, length, draw
+        lambda i, j: not (i == 0 and j < 2 and left or i == 1 and j >= length - 2),
+        3,
+        length,
+        draw,
     )
 
 
@@ -893,7 +902,7 @@ def turns_queries_and_keys(answer, reference, draw):
     tried = []
     for width, heads in ((12, 3), (8, 4), (4, 1)):
         module, weights = loaded(answer, draw, width, heads, use_rope=True)
-        x, valid = draw.normal(3, 5, width), valid_tokens(draw, 5)
+        x, valid = draw.normal(3, 5, width), valid_tokens(draw, 5, left=False)
         allowed = allowed_for(draw, 5, 5, valid, causal=True)
         tried += [
             ("With `use_rope`", module(x), right_heads(weights, heads, x, rope=True)),
@@ -943,7 +952,7 @@ def drops_weights(answer, reference, draw):
         seen = (result - bias).unflatten(-1, (3, 2, 2))  # (B, Tq, H, Tk, twice the same)
         kept = seen > 0.25
         right = (kept * 0.5 / (1 - p)).float()
-        what = f"With `dropout={p:.2f}` in training, two tokens of weight 1/2: a weight"
+        what = f"With `dropout={p:.2f}` in training and two tokens of weight 1/2, a weight"
         close(seen, right, what, rtol=1e-3, atol=1e-4)
         if not torch.equal(kept[..., 0], kept[..., 1]):
             raise Failure(f"{what} is dropped as a whole, not for single features.")
@@ -965,7 +974,7 @@ def drops_nothing_else(answer, reference, draw):
     module, weights = loaded(answer, draw, 12, 3)
     plain = module.train().call((x,), seed=1).value
     tried.append(("In training, with no dropout given,", plain, right_heads(weights, 3, x)))
-    valid = valid_tokens(draw, 5)
+    valid = valid_tokens(draw, 5, left=False)
     masks = {"key_valid": valid, "causal": True}
     right = right_heads(weights, 3, x, allowed=allowed_for(draw, 5, 5, **masks))
     tried.append(("In training, with both masks,", module.call((x,), masks, seed=1).value, right))
@@ -1099,37 +1108,61 @@ def refuses_a_width_that_does_not_divide(answer, reference, draw):
         refuses(outcome, f"d_model is {width} and num_heads {heads}")
 
 
+def gradients_are_right(answer, draw, memory=None, key_valid=None, causal=False):
+    """Fail unless gradients reach input, memory and parameters as through torch's attention."""
+    module, weights = loaded(answer, draw, 12, 3)
+    x, back = draw.normal(3, 5, 12), draw.normal(3, 5, 12)
+    given = {"query_input": x} | ({} if memory is None else {"memory": memory})
+    options = {} if key_valid is None else {"key_valid": key_valid}
+    options |= {"causal": True} if causal else {}
+    allowed = None if memory is not None else allowed_for(draw, 5, 5, key_valid, causal)
+    got = module.backward(back, *given.values(), **options)
+    agrees_in_gradients(
+        [*got.gradients[: len(given)], *(got.parameters[name] for name in weights)],
+        lambda query_input, memory=None, **named: right_heads(
+            named, 3, query_input, memory, allowed
+        ).to(query_input.dtype),
+        given | weights,
+        back,
+    )
+
+
 @multi_head.check(points=2, needs=["attends_in_heads"])
 def multi_head_lets_gradients_flow(answer, reference, draw):
-    """Gradients reach the input, the memory and every parameter; hidden keys send no NaN."""
-    valid, none = valid_tokens(draw, 5), torch.zeros(3, 5, dtype=torch.bool, device=draw.device)
-    for memory, key_valid, causal in (
-        (None, None, False),
-        (draw.normal(3, 4, 12), None, False),
-        (None, valid, True),
-        (None, none, False),
-    ):
-        module, weights = loaded(answer, draw, 12, 3)
-        x, back = draw.normal(3, 5, 12), draw.normal(3, 5, 12)
-        given = {"query_input": x} | ({} if memory is None else {"memory": memory})
-        options = {} if key_valid is None else {"key_valid": key_valid}
-        options |= {"causal": True} if causal else {}
-        allowed = None if memory is not None else allowed_for(draw, 5, 5, key_valid, causal)
-        got = module.backward(back, *given.values(), **options)
-        agrees_in_gradients(
-            [*got.gradients[: len(given)], *(got.parameters[name] for name in weights)],
-            lambda query_input, memory=None, allowed=allowed, **named: right_heads(
-                named, 3, query_input, memory, allowed
-            ).to(query_input.dtype),
-            given | weights,
-            back,
-        )
+    """Gradients reach the input, the memory and every parameter."""
+    gradients_are_right(answer, draw)
+    gradients_are_right(answer, draw, draw.normal(3, 4, 12))
+    gradients_are_right(answer, draw, None, valid_tokens(draw, 5, left=False), True)
+
+
+@multi_head.check(points=1, needs=["joins_causal_and_padding"])
+def multi_head_sends_no_nan_back(answer, reference, draw):
+    """Nor does NaN come back to anything where a token sees nobody."""
+    gradients_are_right(answer, draw, None, valid_tokens(draw, 5), True)
+    gradients_are_right(answer, draw, None, torch.zeros_like(valid_tokens(draw, 5)))
+
+
+@multi_head.check(points=1, needs=["goes_on_from_a_cache"])
+def gradients_flow_beside_a_cache(answer, reference, draw):
+    """With a cache gradients still reach the new tokens, as queries, keys and values."""
+    module, weights = loaded(answer, draw, 12, 3)
+    old, new, back = draw.normal(2, 3, 12), draw.normal(2, 2, 12), draw.normal(2, 2, 12)
+    allowed = allowed_for(draw, 5, 5, causal=True)
+    _, cache = output_and_cache(module(old, causal=True, use_cache=True), "With `use_cache`")
+    agrees_in_gradients(
+        module.backward(back, new, causal=True, cache=cache).gradients[:1],
+        lambda query_input: right_heads(
+            weights, 3, torch.cat([old, query_input], dim=1), allowed=allowed
+        )[:, 3:].to(old.dtype),
+        {"query_input": new},
+        back,
+    )
 
 
 @multi_head.check(points=1, needs=["attends_in_heads"])
 def multi_head_keeps_the_dtype(answer, reference, draw):
     """Moved to another dtype it returns that dtype, with masks, with RoPE and with a cache."""
-    x, valid = draw.normal(3, 5, 12), valid_tokens(draw, 5)
+    x, valid = draw.normal(3, 5, 12), valid_tokens(draw, 5, left=False)
     allowed = allowed_for(draw, 5, 5, valid, causal=True)
     module, weights = loaded(answer, draw, 12, 3, use_rope=True, size=0.3)
     plain, masked = (

@@ -2624,6 +2624,13 @@ class NoKeyValidWithACache(Attention):
         return super().forward(query_input, memory, key_valid=key_valid, cache=cache, **options)
 
 
+class CachesWithoutGradient(Attention):
+    def extend(self, past, key, value):
+        if past.keys is None:
+            return past.append(key, value)
+        return past.append(key.detach(), value.detach())
+
+
 class WritesIntoTheCache(Attention):
     def extend(self, past, key, value):
         new = past.append(key, value)
@@ -2675,6 +2682,12 @@ heads(
     "You keep the cache in the module, so that one text goes on in the next. Use the one that is "
     "given, and return the new one.",
     KeepsItsOwnCache,
+)
+heads(
+    "cached_without_gradient",
+    "You cut new keys and values out of the gradient on their way into the cache (`.detach()` or "
+    "`no_grad`). Store them as they are.",
+    CachesWithoutGradient,
 )
 heads(
     "given_cache_changed",
