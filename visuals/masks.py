@@ -263,7 +263,9 @@ def _builder(
 
     def show(change: object) -> None:
         chosen = [place for place, cell in zip(places, cells, strict=True) if cell.value]
-        shown.value = _mask_and_weights(*(one.value for one in rules), chosen).html()
+        now_causal, now_window, now_padding, now_side = (one.value for one in rules)
+        picture = _mask_and_weights(now_causal, now_window, now_padding, now_side, chosen)
+        shown.value = picture.html()
 
     for one in (*rules, *cells):
         one.observe(show, names="value")

@@ -139,7 +139,7 @@ class Agent:
         parameters = dict(module.named_parameters(remove_duplicate=False))
         for parameter in parameters.values():
             parameter.grad = None
-        torch.autograd.backward(*zip(*ends, strict=True))
+        torch.autograd.backward([one for one, _ in ends], [gradient for _, gradient in ends])
         found = {
             name: None if parameter.grad is None else plain_tensor(parameter.grad)
             for name, parameter in parameters.items()

@@ -1377,6 +1377,11 @@ def _written(cache, key, value):
 
 
 class Attention(nn.Module):
+    query_projection: nn.Module
+    key_projection: nn.Module
+    value_projection: nn.Module
+    output_projection: nn.Module
+
     def __init__(self, d_model, num_heads, dropout=0.0, use_rope=False):
         super().__init__()
         self.refuse(d_model, num_heads)
@@ -1389,8 +1394,11 @@ class Attention(nn.Module):
             raise ValueError(f"{width} features can't be shared by {heads} heads")
 
     def make_layers(self, width):
-        for name in ("query", "key", "value", "output"):
-            setattr(self, f"{name}_projection", nn.Linear(width, width))
+        self.update([f"{name}_projection" for name in ("query", "key", "value", "output")], width)
+
+    def update(self, names, width, **widths):
+        for name in (*names, *widths):
+            setattr(self, name, nn.Linear(width, widths.get(name, width)))
 
     def sources(self, x, memory):
         """What queries, keys and values are made of."""
@@ -1623,32 +1631,20 @@ heads(
     "layers_called_otherwise",
     "Your layers have other names. Here they are `query_projection`, `key_projection`, "
     "`value_projection` and `output_projection`: saved weights are loaded by name.",
-    layers(
-        lambda self, width: [
-            setattr(self, name, nn.Linear(width, width)) for name in ("q", "k", "v", "out")
-        ]
-    ),
-    layers(
-        lambda self, width: [
-            setattr(self, name, nn.Linear(width, width))
-            for name in ("q_proj", "k_proj", "v_proj", "out_proj")
-        ]
-    ),
-    layers(
-        lambda self, width: [
-            setattr(self, name, nn.Linear(width, width)) for name in ("W_q", "W_k", "W_v", "W_o")
-        ]
+    *(
+        layers(lambda self, width, names=names: self.update(names.split(), width))
+        for names in (
+            "q k v out",
+            "q_proj k_proj v_proj out_proj",
+            "W_q W_k W_v W_o",
+            "wq wk wv wo",
+        )
     ),
 )
 heads(
     "one_layer_for_all_three",
     "You made one layer three times as wide. Here queries, keys and values have a layer each.",
-    layers(
-        lambda self, width: (
-            setattr(self, "qkv", nn.Linear(width, 3 * width)),
-            setattr(self, "output_projection", nn.Linear(width, width)),
-        )
-    ),
+    layers(lambda self, width: self.update(["output_projection"], width, qkv=3 * width)),
 )
 heads(
     "no_layers_to_be_found",
