@@ -134,6 +134,35 @@ def test_the_student_finds_a_place_for_each_answer_and_nothing_more(small):
     assert all(not cell.get("outputs") for cell in notebook.cells)
 
 
+PRACTICE = """\
+```python practice="half"
+def half(x):
+    ### BEGIN SOLUTION
+    return x / 2
+    ### END SOLUTION
+```
+
+```python needs="double half"
+print(half(double(21)))
+```
+"""
+
+
+def test_practice_is_answered_by_the_student_and_graded_by_nothing(small):
+    edit(small.source, "Some prose.\n", "")
+    edit(small.source, '```python exercise="quiz"', PRACTICE + '\n```python exercise="quiz"')
+    builder.build([small])
+    released, solved = cells(small.notebook), cells(small.solved)
+    stub = "def half(x):\n    # YOUR CODE HERE\n    raise NotImplementedError()"
+    assert released["half"].source == stub
+    mark = released["half"].metadata.nbgrader
+    assert (mark.grade, mark.solution, mark.locked) == (False, True, False)
+    assert "check_half" not in released
+    assert [cell.outputs[0].text for cell in solved.values() if "half(double" in cell.source] == [
+        "21.0\n"
+    ]
+
+
 def test_two_builds_are_byte_identical_and_the_solved_one_is_executed(small):
     stale = builder.build([small])
     assert len(stale) == 2
@@ -228,6 +257,13 @@ def test_pictures_are_compared_by_what_they_show(form, committed, fine):
         ("1 / 0\n", "1 / 0\n" * 16, 22, "has 16 lines"),
         ("1 / 0\n", "", 22, "this block is empty"),
         ("```python needs", "```bash needs", 17, "jupytext would run this bash block"),
+        (
+            'needs="double"',
+            'practice="half"',
+            17,
+            "practice='half' has no lines ### BEGIN SOLUTION",
+        ),
+        ('needs="double"', 'practice="double"', 17, "'double' has its place already"),
         ("Some prose.", "<!-- #region -->\n```python\n```\n<!-- #endregion -->", 1, "#region"),
     ],
 )

@@ -56,6 +56,8 @@ def read(lesson: Lesson) -> tuple[NotebookNode, dict[str, int]]:
             line = next(begins)
             if "exercise" in cell.metadata:
                 made = _exercise(cell, line, lesson, placed=set(lines))
+            elif "practice" in cell.metadata:
+                made = [_practice(cell, line, lesson, placed=set(lines))]
             else:
                 made = [_demo(cell, line, lesson, placed=set(lines))]
             for one in made:
@@ -212,17 +214,10 @@ def _demo(cell: NotebookNode, line: int, lesson: Lesson, placed: set[str]) -> No
             line,
             'this block is empty; write exercise="NAME" behind ```python, or some code into it',
         )
-    length = len(cell.source.splitlines())
-    if length > LONGEST_CELL:
-        raise problem(
-            lesson,
-            line,
-            f"this cell has {length} lines; split it, or move what is not "
-            f"the idea into visuals, until it has {LONGEST_CELL} at most",
-        )
+    _refuse_a_long_cell(cell, line, lesson)
     names = [exercise.name for exercise in lesson.exercises]
     for need in cell.metadata.get("needs", "").split():
-        if need not in names:
+        if need not in names and need not in placed:
             raise problem(
                 lesson,
                 line,
@@ -237,6 +232,36 @@ def _demo(cell: NotebookNode, line: int, lesson: Lesson, placed: set[str]) -> No
     return v4.new_code_cell(cell.source, metadata=cell.metadata)
 
 
+def _practice(cell: NotebookNode, line: int, lesson: Lesson, placed: set[str]) -> NotebookNode:
+    """A cell that the student completes and nothing grades; its answer stands in the lesson."""
+    name = cell.metadata.practice
+    _refuse_other_words(cell, line, lesson, {"practice"})
+    _refuse_a_long_cell(cell, line, lesson)
+    if name in placed or name in [exercise.name for exercise in lesson.exercises]:
+        raise problem(lesson, line, f"{name!r} has its place already; give this one another name")
+    if "### BEGIN SOLUTION" not in cell.source:
+        raise problem(
+            lesson,
+            line,
+            f"practice={name!r} has no lines ### BEGIN SOLUTION and ### END SOLUTION around what a "
+            "student is to write",
+        )
+    made = v4.new_code_cell(cell.source, id=name)
+    made.metadata.nbgrader = _nbgrader(name, solution=True)
+    return made
+
+
+def _refuse_a_long_cell(cell: NotebookNode, line: int, lesson: Lesson) -> None:
+    length = len(cell.source.splitlines())
+    if length > LONGEST_CELL:
+        raise problem(
+            lesson,
+            line,
+            f"this cell has {length} lines; split it, or move what is not "
+            f"the idea into visuals, until it has {LONGEST_CELL} at most",
+        )
+
+
 def _refuse_other_words(cell: NotebookNode, line: int, lesson: Lesson, known: set[str]) -> None:
     if unknown := set(cell.metadata) - known:
         said = cell.metadata.get("incorrectly_encoded_metadata") or ", ".join(sorted(unknown))
@@ -244,5 +269,5 @@ def _refuse_other_words(cell: NotebookNode, line: int, lesson: Lesson, known: se
             lesson,
             line,
             f"unknown words {said!r} behind ```python; it can be "
-            'exercise="NAME", or needs="NAME NAME" and tags=["raises-exception"]',
+            'exercise="NAME", practice="NAME", or needs="NAME NAME" and tags=["raises-exception"]',
         )

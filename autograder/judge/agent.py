@@ -103,9 +103,11 @@ class Agent:
     ) -> dict[str, Any]:
         """Call `target`, or its `method`; with `backward`, also run that gradient back through it.
 
-        `backward` is the gradient of the one tensor that comes back; `gradients` in the reply has
-        the arguments' gradients in the arguments' places, `parameters` those of a module. With
-        `after`, `arguments` in the reply has the arguments as they are after the call.
+        `backward` is the gradient of the one tensor that comes back, or a tuple of them for a
+        tuple that comes back (None passes an item over), or a dict of them for attributes of what
+        comes back. `gradients` in the reply has the arguments' gradients in the arguments' places,
+        `parameters` those of a module. With `after`, `arguments` has the arguments as they are
+        after the call.
         """
         args, kwargs = walk((args, kwargs or {}), lambda leaf: self._admit(leaf, backward, meta))
         function = target if method is None else getattr(target, method)
@@ -135,13 +137,12 @@ class Agent:
         return reply
 
     def _run_back(self, target: Any, value: Any, backward: Any, inputs: Any) -> dict[str, Any]:
-        if not isinstance(value, torch.Tensor):
-            raise TypeError(f"a tensor is asked for, and a {type(value).__name__} came back")
+        ends = _ends(value, backward)
         module = target if isinstance(target, nn.Module) else nn.Module()
         parameters = dict(module.named_parameters(remove_duplicate=False))
         for parameter in parameters.values():
             parameter.grad = None
-        value.backward(backward.to(value.device, value.dtype))
+        torch.autograd.backward(*zip(*ends, strict=True))
         found = {
             name: None if parameter.grad is None else plain_tensor(parameter.grad)
             for name, parameter in parameters.items()
@@ -293,6 +294,23 @@ class BoundedText(io.StringIO):
         super().write(text[: self._left])
         self._left = max(0, self._left - len(text))
         return len(text)
+
+
+def _ends(value: Any, backward: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """The tensors of `value` to run back from, each with its gradient."""
+    if isinstance(backward, dict):
+        pairs = [(getattr(value, name), gradient) for name, gradient in backward.items()]
+    elif not isinstance(backward, tuple):
+        pairs = [(value, backward)]
+    elif isinstance(value, tuple | list) and len(value) == len(backward):
+        pairs = [pair for pair in zip(value, backward, strict=True) if pair[1] is not None]
+    else:
+        came = f"{len(value)} came" if isinstance(value, tuple | list) else "one value came"
+        raise TypeError(f"{len(backward)} tensors are asked for, and {came} back")
+    for one, _ in pairs:
+        if not isinstance(one, torch.Tensor):
+            raise TypeError(f"a tensor is asked for, and a {type(one).__name__} came back")
+    return [(one, gradient.to(one.device, one.dtype)) for one, gradient in pairs]
 
 
 def _copy_tensor(leaf: Any) -> Any:

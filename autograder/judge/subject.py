@@ -174,8 +174,11 @@ class Subject:
         """The result of a call; what is not plain data comes back as a Subject."""
         return self.call(args, kwargs).value
 
-    def backward(self, gradient: torch.Tensor, *args: Any, **kwargs: Any) -> Outcome:
-        """A call and, from its one tensor, `gradient` run back to every argument and parameter."""
+    def backward(self, gradient: Any, *args: Any, **kwargs: Any) -> Outcome:
+        """A call and, from its one tensor, `gradient` run back to every argument and parameter.
+
+        A tuple of gradients is for a tuple that comes back, a dict for attributes by name.
+        """
         return self.call(args, kwargs, backward=gradient)
 
     def call(
@@ -206,10 +209,11 @@ class Subject:
             error=reply["error"],
         )
 
-    def on_meta(self, *args: Any, **kwargs: Any) -> None:
+    def on_meta(self, *args: Any, **kwargs: Any) -> Any:
         """Run on the `meta` device, where tensors left on the CPU fail as they would on a GPU.
 
-        A run that fails for any other reason proves nothing and passes.
+        A run that fails for any other reason proves nothing and passes. Returns what came back, or
+        None, so that a handle in it can take part in another run.
         """
         outcome = self.attempt(args, kwargs, meta=True)
         if outcome.error:
@@ -218,7 +222,7 @@ class Subject:
                     "On a GPU this fails: a tensor was left on the CPU. "
                     + explain(outcome.error, self._name)
                 )
-            return
+            return None
 
         def leaf(one: Any) -> None:
             if isinstance(one, torch.Tensor) and one.device.type != "meta":
@@ -228,6 +232,7 @@ class Subject:
                 )
 
         walk(outcome.value, leaf)
+        return outcome.value
 
     def kind(self) -> Kind:
         """Whether this is a class, a function, a module or another value, and its type's bases."""

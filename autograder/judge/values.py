@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -64,12 +65,21 @@ def walk(value: Any, leaf: Callable[[Any], Any], depth: int = 0) -> Any:
         raise Unfit(f"a {type(value).__name__} of {len(value):,} items")
     if type(value) is list:
         return [walk(item, leaf, depth + 1) for item in value]
-    # A named tuple is a tuple here, since only its items can pass.
-    if isinstance(value, tuple):
+    # A named tuple is a tuple here, since only its items can pass; one with methods is an object.
+    if isinstance(value, tuple) and not _has_methods(value):
         return tuple(walk(item, leaf, depth + 1) for item in value)
     if isinstance(value, dict):
         return {_key(key): walk(item, leaf, depth + 1) for key, item in dict.items(value)}
     return leaf(value)
+
+
+def _has_methods(value: tuple[Any, ...]) -> bool:
+    """Whether its class adds public functions or properties to those of a tuple."""
+    return any(
+        isinstance(one, FunctionType | property) and not name.startswith("_")
+        for kind in type(value).__mro__
+        for name, one in vars(kind).items()
+    )
 
 
 def _key(key: Any) -> Any:

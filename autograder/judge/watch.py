@@ -92,7 +92,8 @@ class MetaDevice(TorchDispatchMode):
     The meta kernels themselves let a CPU weight through (matmul, einsum, embedding), and refuse to
     copy to the CPU, which a GPU does. So: operands on two devices raise MixedDevices, with the
     exceptions CUDA makes too (zero-dimensional CPU tensors, CPU indices, copies), and a copy to
-    the CPU holds stand-in values: ones, or zeros where the dtype is an integer's.
+    the CPU holds stand-in values: ones, or zeros where the dtype is an integer's. The mask of a
+    `masked_fill` is no exception on CUDA either, not even a zero-dimensional one.
     """
 
     @classmethod
@@ -134,8 +135,10 @@ class MetaDevice(TorchDispatchMode):
         if name.startswith(("index", "_index", "_unsafe_index")) and args[0].device.type == "meta":
             indices = {id(leaf) for leaf in tree_leaves(args[1])}
             tensors = [tensor for tensor in tensors if id(tensor) not in indices]
+        strict = args[1:2] if name.startswith("masked_fill") else ()
         for tensor in tensors:
-            if tensor.device.type != "meta" and tensor.dim() > 0:
+            exempt = tensor.dim() == 0 and not any(tensor is one for one in strict)
+            if tensor.device.type != "meta" and not exempt:
                 raise MixedDevices(
                     f"`{name}` got a tensor of shape {tuple(tensor.shape)} that stayed on "
                     f"{tensor.device} beside the input's device"

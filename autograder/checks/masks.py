@@ -1,0 +1,1187 @@
+"""What the answers of lesson 05 must do.
+
+Expected masks are written out pair by pair. Expected values come from torch's softmax, from
+`F.scaled_dot_product_attention` and `nn.MultiheadAttention` in float64, or from a property. Sizes
+differ, weights are of order one, and what is blocked is often what would count most.
+"""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from autograder.judge import Exercise, Failure, RuledOut, Subject, close, same, shape_of, untouched
+from autograder.judge.properties import (
+    DTYPES,
+    agrees_in_gradients,
+    has_layers,
+    leaves_untouched,
+    owns_its_parameters,
+    same_at_every_call,
+)
+from autograder.judge.quiz import quiz
+
+MULTI_HEAD = {"MultiheadAttention", "multi_head_attention_forward", "_native_multi_head_attention"}
+DOT_PRODUCT = {
+    "scaled_dot_product_attention",
+    "_scaled_dot_product_attention_math",
+    "_scaled_dot_product_cudnn_attention",
+    "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_fused_attention_overrideable",
+    "flex_attention",
+}
+TORCH_ATTENTION = RuledOut("torch's own attention", frozenset(MULTI_HEAD | DOT_PRODUCT))
+TORCH_MULTI_HEAD = RuledOut("torch's own multi-head attention", frozenset(MULTI_HEAD))
+
+causal_blocked_mask = Exercise("causal_blocked_mask")
+padding_blocked_mask = Exercise("padding_blocked_mask")
+allowed_mask = Exercise("allowed_mask")
+masked_softmax = Exercise("masked_softmax")
+attention = Exercise("attention", TORCH_ATTENTION)
+kv_cache = Exercise("KVCache")
+multi_head = Exercise("ManualMultiHeadAttention", TORCH_MULTI_HEAD)
+masks_quiz = quiz("masks_quiz", "bdacdbc")
+
+HALF = (torch.float16, torch.bfloat16)
+
+
+def name_of(dtype):
+    return str(dtype).removeprefix("torch.")
+
+
+def boolean(got, shape, what):
+    """Fail unless `got` is a bool tensor of this shape."""
+    shape_of(got, shape, what)
+    if got.dtype != torch.bool:
+        raise Failure(f"{what} has dtype {name_of(got.dtype)}; bool was asked for.")
+
+
+def mask_of(rule, rows, columns, draw):
+    """The bool matrix of `rule(i, j)`, written out pair by pair."""
+    table = [[rule(i, j) for j in range(columns)] for i in range(rows)]
+    return torch.tensor(table, device=draw.device)
+
+
+def refuses(outcome, when):
+    """Fail unless the attempt raised a ValueError; `when` says what it was given."""
+    error = outcome.error
+    if error is None:
+        raise Failure(f"{when}: a ValueError was asked for, and none was raised.")
+    if "ValueError" not in error["bases"]:
+        raise Failure(
+            f"{when}: a ValueError was asked for, and it stopped with {error['type']} "
+            f"({error['message'][:120]}). Test for it and `raise ValueError(...)` yourself."
+        )
+
+
+# causal_blocked_mask
+
+
+@causal_blocked_mask.check(points=1)
+def is_a_square_of_booleans(answer, reference, draw):
+    """The mask is (T, T) and bool, at a length of 1 too."""
+    tried = [(length, answer(length)) for length in (4, 1, 2, 7)]
+    for length, mask in tried:
+        boolean(mask, (length, length), f"causal_blocked_mask({length})")
+
+
+@causal_blocked_mask.check(points=2, needs=["is_a_square_of_booleans"])
+def blocks_what_comes_later(answer, reference, draw):
+    """Row i, a query, has True at the keys after i, and False at i and before it."""
+    tried = [(length, answer(length)) for length in (4, 1, 2, 7)]
+    for length, mask in tried:
+        right = mask_of(lambda i, j: j > i, length, length, draw)
+        close(mask, right, f"causal_blocked_mask({length})")
+
+
+@causal_blocked_mask.check(points=1, needs=["is_a_square_of_booleans"])
+def is_made_on_the_device(answer, reference, draw):
+    """It is made on the `device` that is given, whether by name or by position."""
+    right = mask_of(lambda i, j: j > i, 3, 3, draw)
+    for args, kwargs in (((3,), {"device": draw.device}), ((3, torch.device(draw.device)), {})):
+        same(answer.call(args, kwargs).value, right, f"On `{draw.device}` the mask")
+    answer.on_meta(3, device="meta")
+    answer.on_meta(3, torch.device("meta"))
+
+
+# padding_blocked_mask
+
+
+def padded(draw, pad_id, low, high):
+    """Ids (5, 6) with padding on the right, on the left, on both sides, nowhere, everywhere."""
+    ids = draw.integers(low, high, 5, 6)
+    right = mask_of(
+        lambda i, j: (i == 0 and j > 3) or (i == 1 and j < 2) or (i == 2 and j in (0, 5)) or i == 4,
+        5,
+        6,
+        draw,
+    )
+    return ids.masked_fill(right, pad_id), right
+
+
+@padding_blocked_mask.check(points=1)
+def marks_padding(answer, reference, draw):
+    """The mask is (B, T) and bool: True where the id is 0, on either side of a sentence."""
+    ids, right = padded(draw, 0, 1, 50)
+    tried = [(ids, answer(ids)), (ids[:2, 1:5], answer(ids[:2, 1:5].contiguous()))]
+    for some, mask in tried:
+        boolean(mask, some.shape, f"For token_ids of shape {tuple(some.shape)} the mask")
+        close(mask, right if len(some) == 5 else right[:2, 1:5], "The mask")
+
+
+@padding_blocked_mask.check(points=1, needs=["marks_padding"])
+def uses_its_pad_id(answer, reference, draw):
+    """Another `pad_id` is used, by position or by name; 0 is then a token like any other."""
+    tried = []
+    for pad_id in (7, -1, 50256):
+        ids, right = padded(draw, pad_id, 0, 6)
+        for mask in (answer(ids, pad_id), answer(ids, pad_id=pad_id)):
+            tried.append((pad_id, mask, right))
+    for pad_id, mask, right in tried:
+        boolean(mask, right.shape, f"With `pad_id={pad_id}` the mask")
+        close(mask, right, f"With `pad_id={pad_id}` the mask")
+
+
+@padding_blocked_mask.check(points=1, needs=["marks_padding"])
+def leaves_token_ids_untouched(answer, reference, draw):
+    """`token_ids` is the same after the call."""
+    leaves_untouched(answer, token_ids=padded(draw, 0, 1, 50)[0])
+
+
+@padding_blocked_mask.check(points=1, needs=["marks_padding"])
+def marks_on_the_device(answer, reference, draw):
+    """Everything happens on the device of `token_ids`, so that it runs on a GPU."""
+    answer.on_meta(padded(draw, 0, 1, 50)[0])
+
+
+# allowed_mask
+
+SIZES = ((3, 2, 4, 5), (1, 3, 5, 2), (4, 1, 3, 3), (2, 5, 1, 6))  # (B, H, Tq, Tk)
+
+
+def some_blocked(draw, *shape):
+    return draw.integers(0, 2, *shape) == 1
+
+
+def allows(tried):
+    """Fail unless each mask is bool, broadcasts to its sizes, and allows what it should there."""
+    for mask, right, sizes in tried:
+        what = f"With (B, H, Tq, Tk) = {sizes} the mask"
+        boolean(mask, getattr(mask, "shape", ()), what)
+        try:
+            whole = mask.broadcast_to(sizes)
+        except RuntimeError:
+            raise Failure(
+                f"{what} has shape {tuple(mask.shape)}, which does not broadcast to {sizes}."
+            ) from None
+        close(whole, right.expand(sizes), f"{what}, broadcast to that,")
+
+
+@allowed_mask.check(points=1)
+def turns_pairs(answer, reference, draw):
+    """With pairs alone it is True exactly where `blocked_pairs` is False, for all B and H."""
+    tried = []
+    for sizes in SIZES:
+        pairs = some_blocked(draw, *sizes[2:])
+        tried += [(answer(pairs), ~pairs, sizes), (answer(blocked_pairs=pairs), ~pairs, sizes)]
+    allows(tried)
+
+
+@allowed_mask.check(points=1)
+def turns_keys(answer, reference, draw):
+    """With keys alone a key that is blocked is hidden from all queries of its sentence."""
+    tried = []
+    for sizes in SIZES:
+        keys = some_blocked(draw, sizes[0], sizes[3])
+        right = ~keys[:, None, None, :]
+        tried += [(answer(None, keys), right, sizes), (answer(blocked_keys=keys), right, sizes)]
+    allows(tried)
+
+
+@allowed_mask.check(points=2, needs=["turns_pairs", "turns_keys"])
+def joins_both(answer, reference, draw):
+    """With both a query may look where neither the pair nor the key is blocked."""
+    tried = []
+    for sizes in SIZES:
+        pairs, keys = some_blocked(draw, *sizes[2:]), some_blocked(draw, sizes[0], sizes[3])
+        blocked = pairs[None, None] | keys[:, None, None, :]
+        tried.append((answer(pairs, keys), ~blocked, sizes))
+    allows(tried)
+
+
+@allowed_mask.check(points=1, needs=["turns_pairs"])
+def blocks_nothing_for_none(answer, reference, draw):
+    """With neither it is True, and broadcasts to any (B, H, Tq, Tk)."""
+    mask = answer()
+    for one in (mask, answer(None, None)):
+        allows([(one, torch.ones(sizes, dtype=torch.bool), sizes) for sizes in SIZES])
+
+
+@allowed_mask.check(points=1, needs=["turns_pairs", "turns_keys"])
+def leaves_both_masks_untouched(answer, reference, draw):
+    """`blocked_pairs` and `blocked_keys` are the same after the call."""
+    pairs, keys = some_blocked(draw, 4, 5), some_blocked(draw, 3, 5)
+    leaves_untouched(answer, blocked_pairs=pairs, blocked_keys=keys)
+    for given in ((pairs, None), (None, keys)):
+        after = answer.call(given, after=True).arguments
+        for name, got, before in zip(("blocked_pairs", "blocked_keys"), after, given, strict=True):
+            if before is not None:
+                untouched(got, before, name)
+
+
+@allowed_mask.check(points=1, needs=["turns_pairs", "turns_keys"])
+def turns_on_the_device(answer, reference, draw):
+    """Everything happens on the device of the masks, so that it runs on a GPU."""
+    pairs, keys = some_blocked(draw, 4, 5), some_blocked(draw, 3, 5)
+    for given in ((pairs, keys), (pairs, None), (None, keys)):
+        answer.on_meta(*given)
+
+
+# masked_softmax
+
+
+def mixed_mask(draw, *shape):
+    """A random mask in which each row allows something and blocks something."""
+    allowed = some_blocked(draw, *shape)
+    place = draw.integers(0, shape[-1], *shape[:-1], 1)
+    return allowed.scatter(-1, place, True).scatter(-1, (place + 1) % shape[-1], False)
+
+
+def right_softmax(scores, allowed):
+    """Torch's softmax over what is allowed, in float64; rows with nothing allowed are zeros."""
+    filled = scores.double().masked_fill(~allowed, -torch.inf)
+    return filled.softmax(dim=-1).masked_fill(~allowed, 0.0)
+
+
+def softmax_with_history(scores, allowed):
+    """The same for scores of order one, without an infinity that a gradient could meet."""
+    parts = scores.exp() * allowed
+    total = parts.sum(dim=-1, keepdim=True)
+    return parts / torch.where(total > 0, total, 1.0)
+
+
+def agrees(tried, **tolerances):
+    """Fail unless each result is the softmax of its scores over what its mask allows."""
+    for what, scores, allowed, got in tried:
+        right = right_softmax(scores, allowed).to(scores.dtype)
+        same(got, right, f"{what} the result", **tolerances)
+
+
+@masked_softmax.check(points=1)
+def is_a_softmax_over_keys(answer, reference, draw):
+    """Where all is allowed it is torch's softmax over the last axis: each row sums to 1."""
+    tried = []
+    for shape in ((2, 3, 4, 5), (3, 4, 2), (5, 3), (2, 1, 1, 6)):
+        scores, allowed = 2 * draw.normal(*shape), torch.ones(shape, dtype=torch.bool)
+        allowed = allowed.to(scores.device)
+        tried.append((f"For scores {shape}", scores, allowed, answer(scores, allowed)))
+    agrees(tried)
+
+
+@masked_softmax.check(points=2, needs=["is_a_softmax_over_keys"])
+def gives_nothing_to_what_is_blocked(answer, reference, draw):
+    """A key that is not allowed gets weight 0, and the others share 1 as if it weren't there."""
+    tried = []
+    for shape in ((2, 3, 4, 5), (5, 3), (3, 1, 2, 7)):
+        scores, allowed = 2 * draw.normal(*shape), mixed_mask(draw, *shape)
+        tried.append((f"For scores {shape}", scores, allowed, answer(scores, allowed)))
+    agrees(tried)
+
+
+@masked_softmax.check(points=1, needs=["gives_nothing_to_what_is_blocked"])
+def broadcasts_the_mask(answer, reference, draw):
+    """The mask may be smaller than the scores, such as (Tq, Tk) or (B, 1, 1, Tk)."""
+    tried = []
+    for shape in ((4, 5), (3, 1, 1, 5), (3, 1, 4, 5), (1, 5)):
+        scores, allowed = 2 * draw.normal(3, 2, 4, 5), mixed_mask(draw, *shape)
+        tried.append((f"For a mask {shape}", scores, allowed, answer(scores, allowed)))
+    agrees(tried)
+
+
+def partly_empty(draw, *shape):
+    """A mask in which the first row of the last matrix, and all of the first one, is blocked."""
+    allowed = mixed_mask(draw, *shape)
+    allowed[-1, ..., 0, :] = False
+    allowed[0] = False
+    return allowed
+
+
+@masked_softmax.check(points=2, needs=["is_a_softmax_over_keys"])
+def makes_zeros_of_empty_rows(answer, reference, draw):
+    """A row with nothing allowed is all zeros, not NaN, and leaves the rows beside it alone."""
+    tried = []
+    for shape in ((3, 2, 4, 5), (2, 3, 4)):
+        scores, allowed = 2 * draw.normal(*shape), partly_empty(draw, *shape)
+        tried.append(("With rows in which nothing is allowed", scores, allowed))
+    scores = draw.normal(2, 3, 4)
+    tried.append(("With nothing allowed", scores, torch.zeros_like(scores, dtype=torch.bool)))
+    agrees([(*one, answer(*one[1:])) for one in tried])
+
+
+@masked_softmax.check(points=2, needs=["gives_nothing_to_what_is_blocked"])
+def holds_when_scores_are_large(answer, reference, draw):
+    """Large scores change nothing about that, be they all far below 0, or the blocked ones high."""
+    tried = []
+    for shift in (5e4, -5e4, -2e6):
+        scores, allowed = draw.normal(3, 4, 5) + shift, mixed_mask(draw, 3, 4, 5)
+        what = f"With all scores near {shift:.0e}".replace("e+0", "e")
+        tried.append((what, scores, allowed, answer(scores, allowed)))
+    for height in (300.0, 1e4):
+        scores, allowed = draw.normal(3, 4, 5), mixed_mask(draw, 3, 4, 5)
+        scores = torch.where(allowed, scores, scores + height)
+        what = f"With what is blocked {height:.0f} higher than the rest"
+        tried.append((what, scores, allowed, answer(scores, allowed)))
+    agrees(tried)
+
+
+@masked_softmax.check(points=2, needs=["is_a_softmax_over_keys"])
+def sends_no_nan_back(answer, reference, draw):
+    """Gradients reach `scores`, zero where nothing is allowed, and nowhere NaN."""
+    scores, back = draw.normal(3, 2, 4, 5), draw.normal(3, 2, 4, 5)
+    for allowed in (mixed_mask(draw, 3, 2, 4, 5), partly_empty(draw, 3, 2, 4, 5)):
+        agrees_in_gradients(
+            answer.backward(back, scores, allowed).gradients[:1],
+            lambda scores, allowed=allowed: softmax_with_history(scores, allowed),
+            {"scores": scores},
+            back,
+        )
+
+
+@masked_softmax.check(points=2, needs=["gives_nothing_to_what_is_blocked"])
+def works_in_half_precision(answer, reference, draw):
+    """The result has the dtype of `scores`; float16 and bfloat16 are right, empty rows too."""
+    scores, allowed = draw.normal(3, 2, 4, 5), partly_empty(draw, 3, 2, 4, 5)
+    back, full = draw.normal(3, 2, 4, 5), mixed_mask(draw, 3, 2, 4, 5)
+    for dtype in (*HALF, torch.float64):
+        one = scores.to(dtype)
+        tried = [
+            (f"For {name_of(dtype)} scores", one, allowed),
+            (f"For {name_of(dtype)} scores near -20000", (one - 20000), full),
+        ]
+        agrees([(*case, answer(*case[1:])) for case in tried], rtol=5e-2, atol=5e-3)
+        leaf = one.clone().double().requires_grad_()
+        softmax_with_history(leaf, allowed).backward(back.double())
+        got = answer.backward(back.to(dtype), one, allowed).gradients[0]
+        what = f"For {name_of(dtype)} scores their gradient"
+        same(got, leaf.grad.to(dtype), what, rtol=5e-2, atol=3e-2)
+
+
+@masked_softmax.check(points=1, needs=["gives_nothing_to_what_is_blocked"])
+def leaves_scores_and_mask_untouched(answer, reference, draw):
+    """`scores` and `allowed` are the same after the call."""
+    leaves_untouched(answer, scores=draw.normal(3, 4, 5), allowed=partly_empty(draw, 3, 4, 5))
+
+
+@masked_softmax.check(points=1, needs=["gives_nothing_to_what_is_blocked"])
+def stays_on_the_device(answer, reference, draw):
+    """Everything happens on the device of `scores`, so that it runs on a GPU."""
+    answer.on_meta(draw.normal(3, 4, 5), mixed_mask(draw, 3, 4, 5))
+
+
+# attention
+
+
+def inputs(draw, *leading, queries=4, keys=5, width=6):
+    """Query, key and value of order one, by name."""
+    return {
+        "query": 1.5 * draw.normal(*leading, queries, width),
+        "key": 1.5 * draw.normal(*leading, keys, width),
+        "value": draw.normal(*leading, keys, width),
+    }
+
+
+def pair_of(result, given):
+    """Output and weights; Failure unless these two came back, with their shapes."""
+    if not (isinstance(result, tuple | list) and len(result) == 2):
+        came = (
+            f"a tensor of shape {tuple(result.shape)}"
+            if isinstance(result, torch.Tensor)
+            else f"a {getattr(result, 'type_name', '') or type(result).__name__}"
+        )
+        raise Failure(f"Two things were asked for, (output, weights); {came} came back.")
+    output, weights = result
+    rows = given["query"].shape[:-1]
+    shape_of(output, (*rows, given["value"].shape[-1]), "The output")
+    shape_of(weights, (*rows, given["key"].shape[-2]), "The weights, which come second,")
+    return output, weights
+
+
+def right_attention(query, key, value, allowed=None):
+    """Torch's own, in float64 and with its history."""
+    return F.scaled_dot_product_attention(
+        query.double(), key.double(), value.double(), attn_mask=allowed
+    )
+
+
+def right_weights(query, key, value, allowed=None):
+    """The weights that torch used: what it makes of values that are the rows of an identity."""
+    keys = key.shape[-2]
+    rows = torch.eye(keys, dtype=torch.float64, device=key.device).expand(*key.shape[:-1], keys)
+    return F.scaled_dot_product_attention(query.double(), key.double(), rows, attn_mask=allowed)
+
+
+LEADING = ((3,), (2, 3), (), (2, 1, 3))
+
+
+def attends(answer, tried, part):
+    """Fail unless output (`part` 0) or weights (1) of each call are torch's."""
+    results = [(what, given, answer(*given.values())) for what, given in tried]
+    for what, given, result in results:
+        got = pair_of(result, given)[part]
+        right = (right_attention, right_weights)[part](**given).to(given["query"].dtype)
+        name = ("output", "weights")[part]
+        same(got, right, f"{what} the {name}", rtol=1e-4, atol=2e-5)
+
+
+@attention.check(points=1)
+def returns_output_and_weights(answer, reference, draw):
+    """A pair comes back: the output (..., Tq, D), then the weights (..., Tq, Tk)."""
+    tried = [inputs(draw, *leading) for leading in LEADING]
+    for given, result in [(given, answer(*given.values())) for given in tried]:
+        pair_of(result, given)
+
+
+@attention.check(points=2, needs=["returns_output_and_weights"])
+def weighs_by_scaled_dot_products(answer, reference, draw):
+    """The weights are a softmax over the keys of query · key, divided by the root of D."""
+    tried = []
+    for width in (4, 9, 1):
+        given = inputs(draw, 2, 3, width=width)
+        tried.append((f"At D = {width}", given))
+    attends(answer, tried, 1)
+
+
+@attention.check(points=1, needs=["returns_output_and_weights"])
+def mixes_the_values(answer, reference, draw):
+    """The output is the sum of the values, each times its weight."""
+    for allowed in ((), (mixed_mask(draw, 4, 5),)):
+        given = inputs(draw, 2, 3)
+        output, weights = pair_of(answer(*given.values(), *allowed), given)
+        right = torch.einsum("bhqk,bhkd->bhqd", weights.double(), given["value"].double())
+        close(output, right.float(), "The output is not weights times values: it")
+
+
+@attention.check(points=1, needs=["weighs_by_scaled_dot_products"])
+def takes_any_leading_axes(answer, reference, draw):
+    """It is torch's attention for any leading axes: none, a batch, a batch and heads, more."""
+    attends(answer, [(f"With leading axes {one}", inputs(draw, *one)) for one in LEADING], 0)
+
+
+@attention.check(points=2, needs=["weighs_by_scaled_dot_products"])
+def looks_only_where_it_may(answer, reference, draw):
+    """Where `allowed` is False the weight is 0, and the others share 1; it may broadcast."""
+    tried = []
+    for shape in ((4, 5), (2, 1, 1, 5), (2, 1, 4, 5), (2, 3, 4, 5)):
+        allowed = mixed_mask(draw, *shape)
+        tried.append((f"With a mask {shape}", inputs(draw, 2, 3) | {"allowed": allowed}))
+    results = [
+        (what, given, pair_of(answer(given["query"], given["key"], given["value"], **rest), given))
+        for what, given in tried
+        for rest in [{"allowed": given["allowed"]}]
+    ]
+    for what, given, (_, weights) in results:
+        right = right_weights(**given).float()
+        same(weights, right, f"{what} the weights", rtol=1e-4, atol=2e-5)
+    attends(answer, tried, 0)
+
+
+@attention.check(points=1, needs=["looks_only_where_it_may"])
+def gives_zeros_where_it_may_look_nowhere(answer, reference, draw):
+    """A query that may look nowhere gets weights of 0 and an output of 0, not NaN."""
+    tried = []
+    for leading in ((3, 2), (2,)):
+        given = inputs(draw, *leading)
+        tried.append(given | {"allowed": partly_empty(draw, *leading, 4, 5)})
+    attends(answer, [("With rows in which nothing is allowed", given) for given in tried], 1)
+    attends(answer, [("With rows in which nothing is allowed", given) for given in tried], 0)
+
+
+@attention.check(points=2, needs=["looks_only_where_it_may"])
+def attention_lets_gradients_flow(answer, reference, draw):
+    """Gradients reach query, key and value from the output, and NaN reaches none of them."""
+    for allowed in (None, partly_empty(draw, 3, 2, 4, 5)):
+        given, more = inputs(draw, 3, 2), {} if allowed is None else {"allowed": allowed}
+        back = draw.normal(3, 2, 4, 6)
+        agrees_in_gradients(
+            answer.backward((back, None), *given.values(), **more).gradients,
+            lambda query, key, value, more=more: right_attention(query, key, value, **more),
+            given,
+            back.double(),
+        )
+
+
+@attention.check(points=1, needs=["attention_lets_gradients_flow"])
+def gradients_flow_through_the_weights(answer, reference, draw):
+    """The weights that come back are those that were used: gradients reach query and key."""
+    given, back = inputs(draw, 3, 2), draw.normal(3, 2, 4, 5)
+    agrees_in_gradients(
+        answer.backward((None, back), *given.values()).gradients[:2],
+        lambda query, key: right_weights(query, key, given["value"]),
+        {"query": given["query"], "key": given["key"]},
+        back.double(),
+    )
+
+
+@attention.check(points=1, needs=["looks_only_where_it_may"])
+def attention_keeps_the_dtype(answer, reference, draw):
+    """Output and weights have the dtype of the query: float64, float32, float16 or bfloat16."""
+    given, allowed = inputs(draw, 3, 2), partly_empty(draw, 3, 2, 4, 5)
+    for dtype in DTYPES:
+        one = {name: tensor.to(dtype) for name, tensor in given.items()}
+        for more in ({}, {"allowed": allowed}):
+            result = pair_of(answer(*one.values(), **more), given)
+            for name, got, right in zip(
+                ("output", "weights"),
+                result,
+                (right_attention(**one, **more), right_weights(**one, **more)),
+                strict=True,
+            ):
+                what = f"For {name_of(dtype)} inputs the {name}"
+                same(got, right.to(dtype), what, rtol=5e-2, atol=5e-2)
+
+
+@attention.check(points=1, needs=["looks_only_where_it_may"])
+def attention_leaves_its_inputs_untouched(answer, reference, draw):
+    """Query, key, value and mask are the same after the call."""
+    leaves_untouched(answer, **inputs(draw, 2, 3))
+    leaves_untouched(answer, **inputs(draw, 3, 2), allowed=partly_empty(draw, 3, 2, 4, 5))
+
+
+@attention.check(points=1, needs=["looks_only_where_it_may"])
+def attends_on_the_device(answer, reference, draw):
+    """Everything happens on the device of the query, so that it runs on a GPU."""
+    given = inputs(draw, 2, 3).values()
+    answer.on_meta(*given)
+    answer.on_meta(*given, mixed_mask(draw, 4, 5))
+
+
+# KVCache
+
+
+def tokens(draw, count):
+    """Key and value of `count` tokens, (B, H, T, D)."""
+    return draw.normal(2, 3, count, 4), draw.normal(2, 3, count, 4)
+
+
+def cache_of(value, what="What came back"):
+    """`value` if it is an object to be asked for its keys; Failure for plain data."""
+    if not isinstance(value, Subject):
+        raise Failure(f"{what} is a {type(value).__name__}; a KVCache was asked for.")
+    return value
+
+
+def holds(cache, keys, values, what, **tolerances):
+    """Fail unless `cache` holds these keys and values, and its length is theirs."""
+    cache = cache_of(cache, what)
+    found = [cache.attribute(name) for name in ("keys", "values", "length")]
+    length = 0 if keys is None else keys.shape[2]
+    for name, got, right in zip(("keys", "values"), found, (keys, values), strict=False):
+        if right is None:
+            if got is not None:
+                raise Failure(f"`{name}` of {what} is not None; an empty cache has None there.")
+            continue
+        same(got, right, f"`{name}` of {what}", **tolerances)
+    if type(found[2]) is not int:
+        shown = getattr(found[2], "type_name", "") or type(found[2]).__name__
+        raise Failure(f"`length` of {what} is a {shown}; an int was asked for.")
+    if found[2] != length:
+        raise Failure(f"`length` of {what} is {found[2]}; it holds {length} tokens.")
+
+
+def append(cache, key, value):
+    return cache_of(cache).call((key, value), method="append").value
+
+
+@kv_cache.check(points=1)
+def begins_empty(answer, reference, draw):
+    """A new cache is empty: `keys` and `values` are None, `length` is 0."""
+    for cache in (answer(), answer(None, None)):
+        holds(cache, None, None, "an empty cache")
+
+
+@kv_cache.check(points=1)
+def holds_what_it_is_given(answer, reference, draw):
+    """`KVCache(keys, values)` holds both, and `length` is the number of tokens."""
+    for count in (5, 1):
+        keys, values = tokens(draw, count)
+        for cache in (answer(keys, values), answer(keys=keys, values=values)):
+            holds(cache, keys, values, f"a cache of {count} tokens")
+
+
+@kv_cache.check(points=2, needs=["begins_empty", "holds_what_it_is_given"])
+def appends_along_the_sequence(answer, reference, draw):
+    """`append` returns a cache with the new tokens behind the old ones, from the first one on."""
+    tried = []
+    for start in (0, 2):
+        parts = [tokens(draw, count) for count in (1, 3, 2, 1)]
+        cache, keys, values = answer(), None, None
+        if start:
+            keys, values = tokens(draw, start)
+            cache = answer(keys, values)
+        for key, value in parts:
+            cache = append(cache, key, value)
+            keys = key if keys is None else torch.cat([keys, key], dim=2)
+            values = value if values is None else torch.cat([values, value], dim=2)
+            tried.append((cache, keys, values, key.shape[2]))
+    for cache, keys, values, count in tried:
+        holds(cache, keys, values, f"a cache of {keys.shape[2]}, its last {count} appended")
+
+
+@kv_cache.check(points=2, needs=["appends_along_the_sequence"])
+def leaves_the_old_cache_alone(answer, reference, draw):
+    """The old cache stays as it was, so that two texts can go on from one beginning."""
+    empty, one, other = answer(), tokens(draw, 2), tokens(draw, 3)
+    start = append(empty, *one)
+    first, second = append(start, *other), append(start, *(tokens(draw, 1)))
+    holds(empty, None, None, "the empty cache, after an append,")
+    holds(start, *one, "a cache of 2, after two appends,")
+    whole = [torch.cat(pair, dim=2) for pair in zip(one, other, strict=True)]
+    holds(first, *whole, "the first of two that go on from one cache")
+    if cache_of(second).attribute("length") != 3:
+        raise Failure("The second of two that go on from one cache has not 2 + 1 tokens.")
+
+
+@kv_cache.check(points=1, needs=["appends_along_the_sequence"])
+def lets_gradients_through(answer, reference, draw):
+    """Gradients reach the keys and values that were appended."""
+    parts = [tokens(draw, 2), tokens(draw, 3)]
+    back = {name: draw.normal(2, 3, 5, 4) for name in ("keys", "values")}
+    bound = answer(*parts[0]).attribute("append")
+    got = bound.backward(back, *parts[1]).gradients
+    for name, one, right in zip(("key", "value"), got, back.values(), strict=True):
+        if one is None:
+            raise Failure(f"No gradient reaches `{name}`: something cuts it off.")
+        same(one, right[:, :, 2:], f"The gradient of `{name}`")
+
+
+@kv_cache.check(points=1, needs=["appends_along_the_sequence"])
+def cache_keeps_dtype_and_device(answer, reference, draw):
+    """Keys and values keep their dtype and stay on their device."""
+    parts = [tokens(draw, 2), tokens(draw, 3)]
+    for dtype in DTYPES:
+        old, new = ([one.to(dtype) for one in part] for part in parts)
+        whole = [torch.cat(pair, dim=2) for pair in zip(old, new, strict=True)]
+        holds(append(answer(*old), *new), *whole, f"a cache of {name_of(dtype)} tokens")
+    cache = answer.on_meta()
+    for part in parts:
+        cache = cache_of(cache).attribute("append").on_meta(*part)
+        for name in ("keys", "values"):
+            if cache_of(cache).attribute(name).device.type != "meta":
+                raise Failure(f"The tokens were on another device, and `{name}` is on the CPU.")
+
+
+# ManualMultiHeadAttention
+
+NAMES = ("query", "key", "value", "output")
+
+
+def loaded(answer, draw, width, heads, *args, size=0.6, **kwargs):
+    """A module of the answer in eval mode, and the weights of order one loaded into it."""
+    weights = {}
+    for name in NAMES:
+        weights[f"{name}_projection.weight"] = size * draw.normal(width, width)
+        weights[f"{name}_projection.bias"] = size * draw.gain(width)
+    module = answer.call((width, heads, *args), kwargs, seed=0).value
+    if not isinstance(module, Subject):
+        raise Failure(f"An nn.Module was asked for; this is a {type(module).__name__}.")
+    return module.load(**weights).eval(), weights
+
+
+def turned(x, start=0):
+    """RoPE as multiplication by complex numbers, for tokens at `start`, `start` + 1, …"""
+    width = x.shape[-1]
+    speed = [10000 ** (-2 * i / width) for i in range(width // 2)]
+    place = torch.arange(start, start + x.shape[-2], dtype=torch.float64, device=x.device)
+    angles = place[:, None] * torch.tensor(speed, dtype=torch.float64, device=x.device)
+    pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], width // 2, 2).contiguous())
+    return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
+
+
+def projected(weights, name, x, heads):
+    """(B, H, T, D), float64: head h has the h-th slice of the width."""
+    wide = {key: tensor.double() for key, tensor in weights.items()}
+    y = F.linear(x.double(), wide[f"{name}_projection.weight"], wide[f"{name}_projection.bias"])
+    return torch.stack(y.chunk(heads, dim=-1), dim=1)
+
+
+def right_heads(weights, heads, x, memory=None, allowed=None, rope=False):
+    """What the module has to return, from torch's own attention, in float64 and with history."""
+    source = x if memory is None else memory
+    query, key, value = (
+        projected(weights, name, one, heads)
+        for name, one in (("query", x), ("key", source), ("value", source))
+    )
+    if rope:
+        query, key = turned(query), turned(key)
+    mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=allowed)
+    joined = torch.cat(mixed.unbind(dim=1), dim=-1)
+    weight, bias = (weights[f"output_projection.{one}"].double() for one in ("weight", "bias"))
+    return F.linear(joined, weight, bias)
+
+
+def allowed_for(draw, queries, keys, key_valid=None, causal=False):
+    """The allowed mask (B or 1, 1, Tq, Tk), written out: the queries are the last of the keys."""
+    past = keys - queries
+    pairs = mask_of(lambda i, j: not causal or j <= past + i, queries, keys, draw)
+    return pairs[None, None] if key_valid is None else pairs & key_valid[:, None, None, :]
+
+
+def valid_tokens(draw, length):
+    """(3, T): padding on the left, on the right, and none."""
+    return mask_of(
+        lambda i, j: (i, j) not in ((0, 0), (0, 1)) and (i != 1 or j < length - 2), 3, length, draw
+    )
+
+
+def returned(result, draw, shape, what="The result"):
+    shape_of(result, shape, what)
+    return result
+
+
+def agree(tried, **tolerances):
+    """Fail unless each result is what the module has to return, to float32's digits."""
+    usual = {"rtol": 2e-4, "atol": 2e-4} | tolerances
+    for what, got, right in tried:
+        same(got, right.to(getattr(got, "dtype", torch.float32)), f"{what} the output", **usual)
+
+
+@multi_head.check(points=1)
+def has_four_projections(answer, reference, draw):
+    """It trains four linear layers (C, C) with bias, called as asked, and nothing else."""
+    for width, heads in ((6, 2), (4, 4)):
+        module = answer(width, heads)
+        has_layers(module, {f"{name}_projection": (width, width) for name in NAMES})
+        for name in NAMES:
+            if "Linear" not in module.attribute(f"{name}_projection").kind().bases:
+                raise Failure(f"`{name}_projection` has to be an nn.Linear.")
+
+
+@multi_head.check(points=1, needs=["has_four_projections"])
+def returns_the_shape(answer, reference, draw):
+    """(B, T, C) goes in and (B, T, C) comes out, a single tensor."""
+    tried = []
+    for width, heads, shape in ((12, 3, (2, 5)), (10, 5, (3, 4)), (4, 1, (1, 1))):
+        module, _ = loaded(answer, draw, width, heads)
+        tried.append(((*shape, width), module(draw.normal(*shape, width))))
+    for shape, result in tried:
+        shape_of(result, shape, f"An input {shape} came in, and the result")
+
+
+@multi_head.check(points=3, needs=["returns_the_shape"])
+def attends_in_heads(answer, reference, draw):
+    """With the same weights it returns what nn.MultiheadAttention returns, for any head count."""
+    tried = []
+    for width, heads, shape in ((12, 3, (2, 5)), (10, 2, (3, 4)), (6, 6, (2, 7)), (4, 1, (3, 5))):
+        module, weights = loaded(answer, draw, width, heads)
+        x = draw.normal(*shape, width)
+        tried.append((f"With C = {width}, H = {heads}", module(x), torch_s_own(weights, heads, x)))
+    agree(tried)
+
+
+def torch_s_own(weights, heads, x):
+    """nn.MultiheadAttention with these weights copied into it, in float64."""
+    own = nn.MultiheadAttention(x.shape[-1], heads, batch_first=True, dtype=torch.float64)
+    stacked = {
+        part: torch.cat([weights[f"{name}_projection.{part}"] for name in NAMES[:3]])
+        for part in ("weight", "bias")
+    }
+    own.load_state_dict(
+        {
+            "in_proj_weight": stacked["weight"],
+            "in_proj_bias": stacked["bias"],
+            "out_proj.weight": weights["output_projection.weight"],
+            "out_proj.bias": weights["output_projection.bias"],
+        }
+    )
+    wide = x.double()
+    return own.to(x.device)(wide, wide, wide, need_weights=False)[0].detach()
+
+
+@multi_head.check(points=2, needs=["attends_in_heads"])
+def looks_at_the_memory(answer, reference, draw):
+    """With `memory` the queries come from the input, keys and values from the memory."""
+    tried = []
+    for rope in (False, True):
+        module, weights = loaded(answer, draw, 12, 3, use_rope=rope)
+        for queries, keys in ((4, 6), (5, 2), (1, 3)):
+            x, memory = draw.normal(3, queries, 12), draw.normal(3, keys, 12)
+            valid = mask_of(lambda i, j: i != j or i > 1, 3, keys, draw)
+            allowed = allowed_for(draw, queries, keys, valid)
+            what = f"With {queries} queries, a memory of {keys}" + ", use_rope" * rope
+            tried += [
+                (what, module(x, memory), right_heads(weights, 3, x, memory)),
+                (what, module(x, memory=memory), right_heads(weights, 3, x, memory)),
+                (
+                    f"{what} and `key_valid`",
+                    module(x, memory, key_valid=valid),
+                    right_heads(weights, 3, x, memory, allowed),
+                ),
+            ]
+    agree(tried)
+
+
+@multi_head.check(points=2, needs=["attends_in_heads"])
+def hides_padded_keys(answer, reference, draw):
+    """`key_valid` hides keys, on either side, and nothing else: padded queries still look."""
+    module, weights = loaded(answer, draw, 12, 3)
+    tried = []
+    for length in (5, 7):
+        x, valid = draw.normal(3, length, 12), valid_tokens(draw, length)
+        right = right_heads(weights, 3, x, allowed=allowed_for(draw, length, length, valid))
+        tried.append(("With `key_valid`", module(x, key_valid=valid), right))
+    agree(tried)
+
+
+@multi_head.check(points=1, needs=["attends_in_heads"])
+def silences_padded_queries(answer, reference, draw):
+    """`query_valid` makes output rows zero, behind the output projection, and nothing else."""
+    module, weights = loaded(answer, draw, 12, 3)
+    x, memory, valid = draw.normal(3, 5, 12), draw.normal(3, 4, 12), valid_tokens(draw, 5)
+    hidden = mask_of(lambda i, j: j != i, 3, 5, draw)
+    calls = (
+        ("With `query_valid`", module(x, query_valid=valid), None, None),
+        ("With `query_valid` and a memory", module(x, memory, query_valid=valid), memory, None),
+        (
+            "With other `key_valid` and `query_valid`",
+            module(x, key_valid=hidden, query_valid=valid),
+            None,
+            allowed_for(draw, 5, 5, hidden),
+        ),
+    )
+    agree(
+        [
+            (what, got, right_heads(weights, 3, x, source, allowed) * valid[:, :, None])
+            for what, got, source, allowed in calls
+        ]
+    )
+
+
+@multi_head.check(points=2, needs=["attends_in_heads"])
+def looks_back_only(answer, reference, draw):
+    """With `causal` a token sees itself and what came before it."""
+    module, weights = loaded(answer, draw, 12, 3)
+    tried = []
+    for length in (2, 5, 1):
+        x = draw.normal(3, length, 12)
+        right = right_heads(weights, 3, x, allowed=allowed_for(draw, length, length, causal=True))
+        tried.append((f"With `causal` and T = {length}", module(x, causal=True), right))
+    agree(tried)
+
+
+@multi_head.check(points=2, needs=["hides_padded_keys", "looks_back_only"])
+def joins_causal_and_padding(answer, reference, draw):
+    """Both masks together: a key is seen if neither hides it; who sees none gets the bias alone."""
+    module, weights = loaded(answer, draw, 12, 3)
+    x, valid = draw.normal(3, 6, 12), valid_tokens(draw, 6)
+    right = right_heads(weights, 3, x, allowed=allowed_for(draw, 6, 6, valid, causal=True))
+    nobody = torch.zeros_like(valid)
+    empty = weights["output_projection.bias"].expand(3, 6, 12)
+    both = module(x, key_valid=valid, causal=True)
+    all_hidden = module(x, key_valid=nobody)
+    silent = module(x, key_valid=valid, causal=True, query_valid=valid)
+    agree(
+        [
+            ("With `causal` and `key_valid`", both, right),
+            ("With every key hidden", all_hidden, empty),
+            ("With all three masks", silent, right * valid[:, :, None]),
+        ]
+    )
+
+
+@multi_head.check(points=2, needs=["attends_in_heads"])
+def turns_queries_and_keys(answer, reference, draw):
+    """With `use_rope` queries and keys, not values, are turned head by head, as in lesson 4."""
+    tried = []
+    for width, heads in ((12, 3), (8, 4), (4, 1)):
+        module, weights = loaded(answer, draw, width, heads, use_rope=True)
+        x, valid = draw.normal(3, 5, width), valid_tokens(draw, 5)
+        allowed = allowed_for(draw, 5, 5, valid, causal=True)
+        tried += [
+            ("With `use_rope`", module(x), right_heads(weights, heads, x, rope=True)),
+            (
+                "With `use_rope`, `causal` and `key_valid`",
+                module(x, key_valid=valid, causal=True),
+                right_heads(weights, heads, x, allowed=allowed, rope=True),
+            ),
+        ]
+    agree(tried)
+
+
+# Dropout is made visible: all scores are equal, so each of two tokens has weight 1/2; token 0 is
+# 1 in two features of each head and token 1 in the other two; the output adds a bias.
+
+
+def with_visible_weights(answer, draw, p, by_name):
+    module, weights = (
+        loaded(answer, draw, 12, 3, dropout=p) if by_name else loaded(answer, draw, 12, 3, p)
+    )
+    zeros = torch.zeros(12, 12)
+    value = zeros.clone()
+    for row in range(12):
+        value[row, row % 4 // 2] = 1.0
+    bias = draw.gain(12)
+    module.load(
+        query_projection__weight=zeros,
+        key_projection__weight=zeros,
+        value_projection__weight=value,
+        value_projection__bias=torch.zeros(12),
+        output_projection__weight=torch.eye(12),
+        output_projection__bias=bias,
+    )
+    x = torch.zeros(60, 2, 12, device=draw.device)
+    x[:, 0, 0] = x[:, 1, 1] = 1.0
+    return module, x, bias
+
+
+@multi_head.check(points=2, needs=["attends_in_heads"])
+def drops_weights(answer, reference, draw):
+    """In training each weight of each head is dropped on its own, and the others are scaled up."""
+    for by_name in (True, False):
+        p = draw.number(0.3, 0.6)
+        module, x, bias = with_visible_weights(answer, draw, p, by_name)
+        result = module.train().call((x,), seed=draw.integers(0, 1000).item()).value
+        shape_of(result, x.shape)
+        seen = (result - bias).unflatten(-1, (3, 2, 2))  # (B, Tq, H, Tk, twice the same)
+        kept = seen > 0.25
+        right = (kept * 0.5 / (1 - p)).float()
+        what = f"With `dropout={p:.2f}` in training, two tokens of weight 1/2: a weight"
+        close(seen, right, what, rtol=1e-3, atol=1e-4)
+        if not torch.equal(kept[..., 0], kept[..., 1]):
+            raise Failure(f"{what} is dropped as a whole, not for single features.")
+        dropped = 1 - kept.double().mean().item()
+        if abs(dropped - p) > 0.09:
+            raise Failure(f"{what} is dropped in {dropped:.0%} of the cases, not in {p:.0%}.")
+        for axis in range(4):
+            if torch.equal(kept, kept.narrow(axis, 0, 1).expand_as(kept)):
+                raise Failure(f"{what} is dropped on its own, not together with others.")
+
+
+@multi_head.check(points=1, needs=["attends_in_heads"])
+def drops_nothing_else(answer, reference, draw):
+    """In eval mode nothing is dropped, and in training nothing where no dropout is given."""
+    x, tried = draw.normal(3, 5, 12), []
+    module, weights = loaded(answer, draw, 12, 3, dropout=0.5)
+    quiet = module.eval().call((x,), seed=1).value
+    tried.append(("In eval mode, with `dropout=0.5`,", quiet, right_heads(weights, 3, x)))
+    module, weights = loaded(answer, draw, 12, 3)
+    plain = module.train().call((x,), seed=1).value
+    tried.append(("In training, with no dropout given,", plain, right_heads(weights, 3, x)))
+    module, weights = loaded(answer, draw, 12, 3, dropout=0.5)
+    silent = module.eval().call((x,), {"causal": True}, seed=1).value
+    right = right_heads(weights, 3, x, allowed=allowed_for(draw, 5, 5, causal=True))
+    tried.append(("In eval mode, with `dropout=0.5` and `causal`,", silent, right))
+    agree(tried)
+
+
+def output_and_cache(result, what):
+    """The two that come back with `use_cache`."""
+    if not (isinstance(result, tuple | list) and len(result) == 2):
+        shown = getattr(result, "type_name", "") or type(result).__name__
+        raise Failure(f"{what}: (output, new cache) was asked for, and a {shown} came back.")
+    return result[0], cache_of(result[1], f"{what}: the second that came back")
+
+
+def in_chunks(module, x, chunks, valid=None, **options):
+    """The outputs for x given in `chunks`, each with the cache of those before, and the caches."""
+    outputs, caches, end = [], [None], 0
+    for count in chunks:
+        start, end = end, end + count
+        now: dict = options | ({} if valid is None else {"key_valid": valid[:, :end]})
+        result = module(x[:, start:end], cache=caches[-1], use_cache=True, **now)
+        output, cache = output_and_cache(result, f"Tokens {start} to {end - 1}")
+        shape_of(output, (x.shape[0], count, x.shape[2]), f"Tokens {start} to {end - 1}: output")
+        outputs.append(output)
+        caches.append(cache)
+    return torch.cat(outputs, dim=1), caches[1:]
+
+
+CHUNKS = ((1, 1, 1, 1, 1, 1, 1), (1, 2, 3, 1), (3, 2, 2), (2, 1, 4))
+
+
+@multi_head.check(points=1, needs=["attends_in_heads"])
+def returns_a_cache(answer, reference, draw):
+    """With `use_cache` a pair comes back, on the first call too: the output, and the new cache."""
+    module, weights = loaded(answer, draw, 12, 3)
+    x, tried = draw.normal(2, 4, 12), []
+    for options in ({}, {"causal": True}):
+        right = right_heads(weights, 3, x, allowed=allowed_for(draw, 4, 4, **options))
+        output, cache = output_and_cache(module(x, use_cache=True, **options), "With `use_cache`")
+        tried.append(("With `use_cache`", output, right))
+        holds(
+            cache,
+            *(projected(weights, name, x, 3).float() for name in ("key", "value")),
+            "the cache that came back",
+            rtol=1e-4,
+            atol=1e-4,
+        )
+    agree(tried)
+
+
+@multi_head.check(points=3, needs=["returns_a_cache", "looks_back_only"])
+def goes_on_from_a_cache(answer, reference, draw):
+    """Causal chunks of 1, 2 or 3 tokens, each with the last cache, give what all at once gives."""
+    module, weights = loaded(answer, draw, 12, 3)
+    x = draw.normal(2, 7, 12)
+    right = right_heads(weights, 3, x, allowed=allowed_for(draw, 7, 7, causal=True))
+    tried = [(f"In chunks of {one}", in_chunks(module, x, one, causal=True)[0]) for one in CHUNKS]
+    agree([(*one, right) for one in tried])
+
+
+@multi_head.check(points=2, needs=["goes_on_from_a_cache", "turns_queries_and_keys"])
+def turns_new_keys_from_where_they_stand(answer, reference, draw):
+    """With `use_rope` new tokens stand behind the cached ones; keys are turned, then stored."""
+    module, weights = loaded(answer, draw, 12, 3, use_rope=True)
+    x = draw.normal(2, 7, 12)
+    right = right_heads(weights, 3, x, allowed=allowed_for(draw, 7, 7, causal=True), rope=True)
+    tried = [(one, *in_chunks(module, x, one, causal=True)) for one in CHUNKS]
+    agree([(f"With `use_rope` in chunks of {one}", got, right) for one, got, _ in tried])
+    keys, values = (projected(weights, name, x, 3) for name in ("key", "value"))
+    for _, _, caches in tried:
+        what = "the last cache, `use_rope`,"
+        holds(caches[-1], turned(keys).float(), values.float(), what, rtol=1e-4, atol=2e-4)
+
+
+@multi_head.check(points=2, needs=["goes_on_from_a_cache", "joins_causal_and_padding"])
+def hides_padding_in_the_cache(answer, reference, draw):
+    """With a cache `key_valid` covers all tokens so far, padding on either side."""
+    tried = []
+    for rope in (False, True):
+        module, weights = loaded(answer, draw, 12, 3, use_rope=rope)
+        x, valid = draw.normal(3, 7, 12), valid_tokens(draw, 7)
+        allowed = allowed_for(draw, 7, 7, valid, causal=True)
+        right = right_heads(weights, 3, x, allowed=allowed, rope=rope)
+        for one in CHUNKS:
+            got, _ = in_chunks(module, x, one, valid, causal=True)
+            tried.append((f"With `key_valid` in chunks of {one}", got, right))
+    agree(tried)
+
+
+@multi_head.check(points=1, needs=["returns_a_cache"])
+def sees_all_so_far(answer, reference, draw):
+    """Without `causal` new tokens see all cached and new ones; a cache alone is used as well."""
+    module, weights = loaded(answer, draw, 12, 3)
+    x, tried = draw.normal(2, 6, 12), []
+    right = right_heads(weights, 3, x)
+    _, cache = output_and_cache(module(x[:, :3], use_cache=True), "With `use_cache`")
+    with_cache, _ = output_and_cache(
+        module(x[:, 3:], cache=cache, use_cache=True), "With a cache and `use_cache`"
+    )
+    tried.append(("With a cache of 3 and 3 new tokens", with_cache, right[:, 3:]))
+    alone = module(x[:, 3:], cache=cache)
+    tried.append(("With a cache, without `use_cache`,", alone, right[:, 3:]))
+    agree(tried)
+
+
+@multi_head.check(points=1, needs=["returns_a_cache"])
+def leaves_a_given_cache_alone(answer, reference, draw):
+    """A cache that is given stays as it was: two texts can go on from one beginning."""
+    module, weights = loaded(answer, draw, 12, 3)
+    x, other = draw.normal(2, 5, 12), draw.normal(2, 2, 12)
+    _, cache = output_and_cache(module(x[:, :3], use_cache=True), "With `use_cache`")
+    module(other, cache=cache, use_cache=True)
+    again = module(x[:, 3:], cache=cache)
+    keys, values = (projected(weights, name, x[:, :3], 3).float() for name in ("key", "value"))
+    holds(cache, keys, values, "a cache that was used twice", rtol=1e-4, atol=1e-4)
+    agree(
+        [("The second of two that go on from one cache:", again, right_heads(weights, 3, x)[:, 3:])]
+    )
+
+
+@multi_head.check(points=1)
+def refuses_a_width_that_does_not_divide(answer, reference, draw):
+    """A width that the heads don't divide is a ValueError, raised by `__init__`."""
+    tried = [(sizes, answer.attempt(sizes)) for sizes in ((10, 3), (4, 8), (12, 5))]
+    for (width, heads), outcome in tried:
+        refuses(outcome, f"d_model is {width} and num_heads {heads}")
+
+
+@multi_head.check(points=2, needs=["attends_in_heads"])
+def multi_head_lets_gradients_flow(answer, reference, draw):
+    """Gradients reach the input, the memory and every parameter; hidden keys send no NaN."""
+    valid, none = valid_tokens(draw, 5), torch.zeros(3, 5, dtype=torch.bool, device=draw.device)
+    for memory, key_valid, causal in (
+        (None, None, False),
+        (draw.normal(3, 4, 12), None, False),
+        (None, valid, True),
+        (None, none, False),
+    ):
+        module, weights = loaded(answer, draw, 12, 3)
+        x, back = draw.normal(3, 5, 12), draw.normal(3, 5, 12)
+        given = {"query_input": x} | ({} if memory is None else {"memory": memory})
+        options = {} if key_valid is None else {"key_valid": key_valid}
+        options |= {"causal": True} if causal else {}
+        allowed = None if memory is not None else allowed_for(draw, 5, 5, key_valid, causal)
+        got = module.backward(back, *given.values(), **options)
+        agrees_in_gradients(
+            [*got.gradients[: len(given)], *(got.parameters[name] for name in weights)],
+            lambda query_input, memory=None, allowed=allowed, **named: right_heads(
+                named, 3, query_input, memory, allowed
+            ).to(query_input.dtype),
+            given | weights,
+            back,
+        )
+
+
+@multi_head.check(points=1, needs=["attends_in_heads"])
+def multi_head_keeps_the_dtype(answer, reference, draw):
+    """Moved to another dtype it returns that dtype, with masks, with RoPE and with a cache."""
+    x, valid = draw.normal(3, 5, 12), valid_tokens(draw, 5)
+    allowed = allowed_for(draw, 5, 5, valid, causal=True)
+    for rope in (False, True):
+        module, weights = loaded(answer, draw, 12, 3, use_rope=rope, size=0.3)
+        for dtype in DTYPES:
+            module, one = module.to(dtype=dtype), x.to(dtype)
+            plain = module(one)
+            masked = module(one, key_valid=valid, causal=True)
+            chunks, _ = in_chunks(module, one, (3, 2), valid, causal=True)
+            for got, mask in ((plain, None), (masked, allowed), (chunks, allowed)):
+                right = right_heads(weights, 3, x, allowed=mask, rope=rope).to(dtype)
+                what = f"For {name_of(dtype)} inputs the output"
+                same(got, right, what, rtol=5e-2, atol=5e-2)
+
+
+@multi_head.check(points=1, needs=["attends_in_heads"])
+def multi_head_leaves_its_inputs_untouched(answer, reference, draw):
+    """The input, the memory and both masks are the same after the call."""
+    module, _ = loaded(answer, draw, 12, 3, use_rope=True)
+    x, memory, valid = draw.normal(3, 5, 12), draw.normal(3, 4, 12), valid_tokens(draw, 5)
+    leaves_untouched(module, query_input=x)
+    leaves_untouched(module, query_input=x, memory=memory)
+    masks = {"key_valid": valid, "query_valid": valid, "causal": True}
+    after = module.call((x,), masks, after=True)
+    untouched(after.arguments[0], x, "query_input")
+    for name in ("key_valid", "query_valid"):
+        untouched(after.keywords[name], valid, name)
+
+
+@multi_head.check(points=1, needs=["attends_in_heads"])
+def is_the_same_at_every_call(answer, reference, draw):
+    """A call leaves no trace in the next, with another length or in eval mode."""
+    module, _ = loaded(answer, draw, 12, 3, use_rope=True)
+    same_at_every_call(module, draw.normal(2, 4, 12), 2 * draw.normal(3, 6, 12))
+    x = draw.normal(2, 4, 12)
+    before = module(x, causal=True)
+    module(draw.normal(2, 3, 12), causal=True, use_cache=True)
+    same(module(x, causal=True), before, "After a call with `use_cache`, the result")
+
+
+@multi_head.check(points=1, needs=["has_four_projections"])
+def owns_its_projections(answer, reference, draw):
+    """Two modules do not share weights."""
+    owns_its_parameters(lambda: answer.call((6, 2), seed=0).value, draw)
+
+
+@multi_head.check(points=1, needs=["attends_in_heads"])
+def multi_head_stays_on_the_device(answer, reference, draw):
+    """Moved to another device all of it moves, and masks and positions are made there."""
+    x, memory, valid = draw.normal(3, 5, 12), draw.normal(3, 4, 12), valid_tokens(draw, 5)
+    module = answer(12, 3, use_rope=True).to(device="meta")
+    module.on_meta(x)
+    module.on_meta(x, memory, query_valid=valid)
+    first = module.on_meta(x, key_valid=valid, causal=True, use_cache=True)
+    if isinstance(first, tuple):
+        longer = torch.cat([valid, valid], dim=1)
+        module.on_meta(x, key_valid=longer, causal=True, cache=first[1])
+    module = answer(12, 3).to(device="meta")
+    module.on_meta(x, causal=True)
