@@ -1,0 +1,1 @@
+"""Known wrong answers of lesson 06, each with the sentence its author should hear."""
