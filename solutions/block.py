@@ -225,7 +225,7 @@ class DecoderOnlyBlock(nn.Module):
 
 
 # Put one letter for each question, for example 1: "a".
-block_quiz = {1: "", 2: "", 3: "", 4: "", 5: "", 6: "", 7: ""}
+block_quiz = {1: "", 2: "", 3: "", 4: "", 5: "", 6: "", 7: "", 8: ""}
 ### BEGIN SOLUTION
-block_quiz = {1: "c", 2: "a", 3: "d", 4: "b", 5: "c", 6: "d", 7: "a"}
+block_quiz = {1: "c", 2: "a", 3: "d", 4: "b", 5: "c", 6: "d", 7: "a", 8: "b"}
 ### END SOLUTION
