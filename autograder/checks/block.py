@@ -582,55 +582,74 @@ def shared_checks(block, parts, formula, silent):
         exercise.add(run.__name__, sentence, run, points, needs)
 
 
+def nothing_is_drawn(answer, module, call, what):
+    """Fail if two calls differ.
+
+    Numbers that are drawn tell nothing of who drew them, so these calls are made aside.
+    """
+    with answer.aside():
+        one, other = (module.call(*call, seed=seed).value for seed in (1, 2))
+    shape_of(one, call[0][0].shape)
+    if not torch.allclose(one, other, rtol=1e-4, atol=1e-4, equal_nan=True):
+        raise Failure(f"{what} two calls on the same x differ: something is dropped there.")
+
+
 def dropout_checks(block):
     """Add what a `dropout` promises, wherever on the branches it stands."""
     gate = ["follows_the_formula"]
 
     def is_still_in_eval(answer, reference, draw):
-        calls = [("In eval mode, with `dropout=0.5`,", *block.inputs(draw, C))]
-        agree(tries(block, answer, draw, calls, dropout=0.5))
+        module, weights = block.make(answer, draw, SIZES[0], 0.5)
+        call, what = block.inputs(draw, C), "In eval mode, with `dropout=0.5`,"
+        nothing_is_drawn(answer, module.eval(), call, what)
+        agree([(what, module.call(*call).value, block.expect(weights, SIZES[0], *call))])
 
     def drops_nothing_at_zero(answer, reference, draw):
-        args, kwargs = block.inputs(draw, C)
-        tried = []
+        call, tried = block.inputs(draw, C), []
         for dropout, said in quiet:
             module, weights = block.make(answer, draw, SIZES[0], dropout)
-            result = module.train().call(args, kwargs).value
-            right = block.expect(weights, SIZES[0], args, kwargs)
-            tried.append((f"In training, {said},", result, right))
+            nothing_is_drawn(answer, module.train(), call, f"In training, {said},")
+            right = block.expect(weights, SIZES[0], *call)
+            tried.append((f"In training, {said},", module.call(*call).value, right))
         agree(tried)
 
-    def drops_in_training(answer, reference, draw):
+    def something_is_drawn(answer, draw, dropout, by_name, given):
+        module, _ = block.make(answer, draw, SIZES[0], dropout, by_name)
         args, kwargs = block.inputs(draw, C)
-        tried = []
-        for dropout, by_name in ((0.5, True), (0.5, False), *more):
-            module, weights = block.make(answer, draw, SIZES[0], dropout, by_name)
-            right = block.expect(weights, SIZES[0], args, kwargs)
-            results = [module.train().call(args, kwargs, seed=seed).value for seed in (1, 2)]
-            given = "with none given" if dropout is None else f"with `dropout={dropout}`"
-            tried += [(given, *results), (given, results[0], right)]
-        for given, one, other in tried:
-            shape_of(one, other.shape)
-            if torch.allclose(one, other, rtol=1e-3, atol=1e-3):
-                raise Failure(f"In training, {given}, nothing is dropped: a second call is equal.")
+        module.train()
+        with answer.aside():
+            one, other = (module.call(args, kwargs, seed=seed).value for seed in (1, 2))
+        shape_of(one, args[0].shape)
+        if torch.allclose(one, other, rtol=1e-3, atol=1e-3):
+            raise Failure(f"In training, {given}, nothing is dropped: a second call is equal.")
+
+    def drops_in_training(answer, reference, draw):
+        for by_name in (True, False):
+            something_is_drawn(answer, draw, 0.5, by_name, "with `dropout=0.5`")
+
+    def drops_by_default(answer, reference, draw):
+        something_is_drawn(answer, draw, None, True, "with no dropout given")
 
     def keeps_the_shortcut_whole(answer, reference, draw):
-        module, weights = block.make(answer, draw, SIZES[0], 0.5)
-        module.load(**block.silenced(SIZES[0], *block.branches))
-        args, kwargs = block.inputs(draw, C)
-        result = module.train().call(args, kwargs, seed=3).value
-        agree([("Every branch is silent, and with `dropout=0.5` in training", result, args[0])])
+        module, _ = block.make(answer, draw, SIZES[0], 0.5)
+        module.load(**block.silenced(SIZES[0], *block.branches)).train()
+        call = block.inputs(draw, C)
+        what = "Every branch is silent, and with `dropout=0.5` in training"
+        nothing_is_drawn(answer, module, call, what)
+        agree([(what, module.call(*call).value, call[0][0])])
 
-    quiet, more = [(0.0, "with `dropout=0.0`")], [(None, True)]
+    quiet = [(0.0, "with `dropout=0.0`")]
     if block is not TRANSFORMER:
-        quiet, more = [*quiet, (None, "with no dropout given")], []
-    none = quiet[-1][1]
-    for run, sentence in (
+        quiet.append((None, "with no dropout given"))
+    checks = [
         (is_still_in_eval, "In eval mode nothing is dropped, whatever the probability."),
-        (drops_nothing_at_zero, f"In training, {none}, nothing is dropped."),
+        (drops_nothing_at_zero, f"In training, {quiet[-1][1]}, nothing is dropped."),
         (drops_in_training, "In training something on a branch is dropped, anew at each call."),
         (keeps_the_shortcut_whole, "Dropout stands on branches: the shortcut stays whole."),
-    ):
+    ]
+    if block is TRANSFORMER:
+        checks.append((drops_by_default, "The dropout is not 0.0 where none is given."))
+    for run, sentence in checks:
         block.exercise.add(run.__name__, sentence, run, 1, gate)
 
 
@@ -771,9 +790,9 @@ post_norm.add(
 def no_dropout_check(block):
     def is_the_same_in_training(answer, reference, draw):
         module, weights = block.make(answer, draw, SIZES[0])
-        args, kwargs = block.inputs(draw, C)
-        result = module.train().call(args, kwargs).value
-        agree([("In training", result, block.expect(weights, SIZES[0], args, kwargs))])
+        call = block.inputs(draw, C)
+        nothing_is_drawn(answer, module.train(), call, "In training")
+        agree([("In training", module.call(*call).value, block.expect(weights, SIZES[0], *call))])
 
     block.exercise.add(
         "is_the_same_in_training",

@@ -939,14 +939,10 @@ def dropout_of(module):
 
 
 drops(
-    "dropout_on_the_sum",
-    "Dropout stands on the sum. It wipes out parts of x too, at every block anew; it belongs on "
-    "the branch, before the sum.",
+    "dropout_on_the_stream",
+    "Dropout stands on a sum or on the shortcut. There it wipes out parts of x, at every block "
+    "anew; it belongs on the branch, before the sum.",
     lambda x, norm, branch, p, training: F.dropout(x + branch(norm(x)), p, training),
-)
-drops(
-    "dropout_on_the_shortcut",
-    "Dropout stands on the shortcut. It belongs on the branch: the old path stays whole.",
     lambda x, norm, branch, p, training: F.dropout(x, p, training) + branch(norm(x)),
 )
 drops(
