@@ -1,6 +1,5 @@
 """Lesson 06: the block, in which tokens communicate and then compute."""
 
-import torch
 from torch import nn
 from torch.nn import functional as F
 

@@ -134,7 +134,7 @@ def three_orders() -> Picture:
 # The stream as the reader's own blocks run
 
 
-def _on_the_stream(block: nn.Module, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _on_the_stream(block: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """The stream after a block's first write, and after its second; (B, T, C) each."""
     seen: list[torch.Tensor] = []
     if hasattr(block, "ln2"):  # pre-norm: what the second norm is given
@@ -405,7 +405,7 @@ WRONG_LINES = {"ash": 4, "birch": 6, "cedar": 2, "elm": 7, "fir": 1}  # as the l
 
 def patients(d_model: int, num_heads: int, device: torch.device) -> dict[str, nn.Module]:
     """Five pre-norm blocks by name, with the same weights; one line is wrong in each."""
-    blocks = {}
+    blocks: dict[str, nn.Module] = {}
     for name, kind in PATIENTS.items():
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(1)

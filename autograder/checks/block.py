@@ -8,6 +8,7 @@ property: a silent branch, a changed future. Weights are of order one and sizes 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
@@ -293,7 +294,8 @@ def x_and_memory(draw, width, length=5):
 
 def with_both_masks(draw, width, length=5):
     masks = {"blocked_attn_mask": later(length, draw.device)}
-    return (draw.normal(3, length, width),), masks | {"key_padding_mask": right_padded(draw, length)}
+    masks["key_padding_mask"] = right_padded(draw, length)
+    return (draw.normal(3, length, width),), masks
 
 
 def with_padding_mask(draw, width, length=5):
@@ -638,7 +640,7 @@ def dropout_checks(block):
         nothing_is_drawn(answer, module, call, what)
         agree([(what, module.call(*call).value, call[0][0])])
 
-    quiet = [(0.0, "with `dropout=0.0`")]
+    quiet: list[tuple[float | None, str]] = [(0.0, "with `dropout=0.0`")]
     if block is not TRANSFORMER:
         quiet.append((None, "with no dropout given"))
     checks = [
@@ -712,7 +714,8 @@ def blocked_pairs(draw, length):
 @transformer.check(points=2, needs=["follows_the_formula"])
 def hides_blocked_pairs(answer, reference, draw):
     """`blocked_attn_mask` (T, T) hides pairs, True where blocked, by name or as the second."""
-    x, calls = draw.normal(3, 5, C), []
+    x = draw.normal(3, 5, C)
+    calls: list[Any] = []
     for what, mask in (("a causal mask", later(5, x.device)), ("a mask", blocked_pairs(draw, 5))):
         calls.append((f"With {what} given by name", (x,), {"blocked_attn_mask": mask}))
         calls.append((f"With {what} given by position", (x, mask), {}))
@@ -749,7 +752,7 @@ def joins_both_masks(answer, reference, draw):
     for padding in (right_padded(draw, 6), ~valid_tokens(draw, 6)):
         masks = {"blocked_attn_mask": blocked, "key_padding_mask": padding}
         readers = ~(blocked | padding[:, None, :]).all(-1)  # of the others nothing is promised
-        calls = [("With both masks by name", (x,), masks)]
+        calls: list[Any] = [("With both masks by name", (x,), masks)]
         calls.append(("With both masks by position", (x, blocked, padding), {}))
         agree(tries(TRANSFORMER, answer, draw, calls), readers)
 
@@ -771,7 +774,7 @@ shared_checks(
     POST_NORM,
     "It trains `attn` (nn.MultiheadAttention), `norm1`, `ff` (two linear layers), `norm2`, and "
     "nothing else.",
-    "The result is norm2(h + ff(h)), h = norm1(x + attention(x)): torch's own, on the same weights.",
+    "The result is norm2(h + ff(h)), h = norm1(x + attention(x)): torch's, on the same weights.",
     (
         "With silent branches it is norm2(norm1(x)).",
         "With a silent ff it is norm2(norm1(x + attention(x))).",
@@ -881,7 +884,11 @@ def _own(answer, sizes):
         parts_are(TRANSFORMER, module, sizes)
     except Failure:
         return None
-    return module if "MultiheadAttention" in module.attribute("self_attn").kind().bases else None
+    return module if over_torch_s(module) else None
+
+
+def over_torch_s(module):
+    return "MultiheadAttention" in module.attribute("self_attn").kind().bases
 
 
 def _built(answer, ffn, width, heads):

@@ -1,6 +1,7 @@
 """Known wrong answers of lesson 06, each with the sentence its author should hear."""
 
 import math
+from typing import Any
 
 import torch
 from torch import nn
@@ -9,11 +10,8 @@ from torch.nn import functional as F
 from autograder.judge import Mistakes
 from autograder.judge.quiz import quiz_mistakes
 from solutions import block as right
-from solutions.block import TransformerBlock
 from solutions.block import to_reference as right_reference
-from solutions.ffn import FeedForward
 from solutions.masks import ManualMultiHeadAttention
-from solutions.norm import ManualLayerNorm
 
 block_parameters = Mistakes("block_parameters")
 transformer = Mistakes("TransformerBlock")
@@ -29,11 +27,21 @@ decoder_only = Mistakes("DecoderOnlyBlock")
 # branch in their order.
 
 
+def pre(x, pairs):
+    for norm, branch in pairs:
+        x = x + branch(norm(x))
+    return x
+
+
+def post_norm_flow(x, pairs):
+    for norm, branch in pairs:
+        x = norm(x + branch(x))
+    return x
+
+
 class Flow:
     def flow(self, x, pairs):
-        for norm, branch in pairs:
-            x = x + branch(norm(x))
-        return x
+        return pre(x, pairs)
 
     def order(self, pairs):
         return pairs
@@ -64,9 +72,7 @@ class Transformer(Flow, right.TransformerBlock):
 
 class PostNorm(Flow, right.PostNormBlock):
     def flow(self, x, pairs):
-        for norm, branch in pairs:
-            x = norm(x + branch(x))
-        return x
+        return post_norm_flow(x, pairs)
 
     def attend(self, h, padding):
         return self.attn(h, h, h, key_padding_mask=padding, need_weights=False)[0]
@@ -183,14 +189,14 @@ class DecoderOnly(Flow, right.DecoderOnlyBlock):
         return self.give(x, kept[0], cache, use_cache)
 
 
-PRE = (
+PRE: tuple[tuple[Mistakes, Any], ...] = (
     (transformer, Transformer),
     (fused, Fused),
     (encoder, Encoder),
     (decoder, Decoder),
     (decoder_only, DecoderOnly),
 )
-ALL = (*PRE, (post_norm, PostNorm))
+ALL: tuple[tuple[Mistakes, Any], ...] = (*PRE, (post_norm, PostNorm))
 
 
 def add(catalogue, base, name, sentence, *steps):
@@ -322,12 +328,8 @@ flows(
     "one_norm_used_for_all",
     "One norm is used in front of every branch, and the others never. Each branch has its own: "
     "they learn different gains.",
-    lambda x, pairs: one_after_another(
-        lambda x, _, branch: x + branch(pairs[0][0](x)), x, pairs
-    ),
-    lambda x, pairs: one_after_another(
-        lambda x, _, branch: x + branch(pairs[-1][0](x)), x, pairs
-    ),
+    lambda x, pairs: one_after_another(lambda x, _, branch: x + branch(pairs[0][0](x)), x, pairs),
+    lambda x, pairs: one_after_another(lambda x, _, branch: x + branch(pairs[-1][0](x)), x, pairs),
 )
 flows(
     "norms_exchanged",
@@ -376,25 +378,27 @@ flows(
 flows(
     "first_norm_at_the_end",
     "The first norm is used again, behind the last sum. Nothing stands on the sums.",
-    lambda x, pairs: pairs[0][0](Flow.flow(None, x, pairs)),
+    lambda x, pairs: pairs[0][0](pre(x, pairs)),
 )
 flows(
     "input_added_at_the_end_too",
     "You added x once more at the end. The shortcut carries it already.",
-    lambda x, pairs: x + Flow.flow(None, x, pairs),
+    lambda x, pairs: x + pre(x, pairs),
 )
 flows(
     "returns_what_was_written",
     "You returned what the branches wrote, without x.",
-    lambda x, pairs: Flow.flow(None, x, pairs) - x,
+    lambda x, pairs: pre(x, pairs) - x,
 )
 flows("forgot_to_return", "You returned nothing: end with `return`.", lambda x, pairs: None)
 flows(
     "returns_a_tuple",
     "You returned more than x. One tensor comes out, of the shape that went in.",
-    lambda x, pairs: (Flow.flow(None, x, pairs), None),
+    lambda x, pairs: (pre(x, pairs), None),
     to=[one for one in PRE if one[1] not in (Encoder, Decoder, DecoderOnly)],
 )
+
+
 def _adds_in_place(x, norm, branch):
     return x.add_(branch(norm(x)))
 
@@ -409,7 +413,7 @@ flows(
 flows(
     "changes_x_in_place_where_nobody_trains",
     "You changed x in place (`x += …`). The caller still needs it: `x = x + …` makes a new tensor.",
-    lambda x, pairs: x.data.copy_(Flow.flow(None, x, pairs)) + 0 * x,
+    lambda x, pairs: x.data.copy_(pre(x, pairs)) + 0 * x,
 )
 either(
     "shortcut_detached",
@@ -430,17 +434,17 @@ either(
 flows(
     "no_gradient_at_all",
     "You computed under `no_grad`, or on `.data`: nothing can be trained.",
-    lambda x, pairs: Flow.flow(None, x, pairs).detach(),
+    lambda x, pairs: pre(x, pairs).detach(),
 )
 flows(
     "returns_float32",
     "You returned float32 for every input. The result has x's dtype.",
-    lambda x, pairs: Flow.flow(None, x, pairs).float(),
+    lambda x, pairs: pre(x, pairs).float(),
 )
 flows(
     "tensor_made_on_the_cpu",
     "A tensor is made without `device=x.device`, so it lies on the CPU, and a GPU refuses to mix.",
-    lambda x, pairs: Flow.flow(None, x, pairs) * torch.ones(x.shape[-1], dtype=x.dtype),
+    lambda x, pairs: pre(x, pairs) * torch.ones(x.shape[-1], dtype=x.dtype),
 )
 
 
@@ -466,6 +470,11 @@ def of_two(first, second):
 
 def post(x, norm, branch):
     return norm(x + branch(x))
+
+
+def with_norms_exchanged(pairs):
+    (first, attention), (second, feed) = pairs
+    return [(second, attention), (first, feed)]
 
 
 def post_either(name, sentence, step):
@@ -523,13 +532,13 @@ post_flows(
 post_flows(
     "norms_exchanged",
     "The norms stand on the wrong sums: `norm1` behind attention, `norm2` behind the ff.",
-    lambda x, pairs: of_two(post, post)(x, [(pairs[1][0], pairs[0][1]), (pairs[0][0], pairs[1][1])]),
+    lambda x, pairs: of_two(post, post)(x, with_norms_exchanged(pairs)),
 )
 post_flows(
     "ffn_first",
     "The ff comes first. Tokens communicate, then compute: attention comes first.",
     lambda x, pairs: of_two(post, post)(x, pairs[::-1]),
-    lambda x, pairs: of_two(post, post)(x, [(pairs[0][0], pairs[1][1]), (pairs[1][0], pairs[0][1])]),
+    lambda x, pairs: of_two(post, post)(x, with_norms_exchanged(pairs)[::-1]),
 )
 post_flows(
     "all_branches_side_by_side",
@@ -545,20 +554,18 @@ post_flows(
 post_flows(
     "second_sum_takes_the_sum_before_its_norm",
     "The second sum adds to the first sum before its norm. What norm1 gives is the new x.",
-    lambda x, pairs: (
-        lambda s: pairs[1][0](s + pairs[1][1](pairs[0][0](s)))
-    )(x + pairs[0][1](x)),
+    lambda x, pairs: (lambda s: pairs[1][0](s + pairs[1][1](pairs[0][0](s))))(x + pairs[0][1](x)),
 )
 post_flows("forgot_to_return", "You returned nothing: end with `return`.", lambda x, pairs: None)
 post_flows(
     "returns_a_tuple",
     "You returned more than x. One tensor comes out, of the shape that went in.",
-    lambda x, pairs: (PostNorm.flow(None, x, pairs), None),
+    lambda x, pairs: (post_norm_flow(x, pairs), None),
 )
 post_flows(
     "activation_on_the_sum",
     "You put an activation on a sum. Only the norm stands there.",
-    lambda x, pairs: PostNorm.flow(None, x, pairs).relu(),
+    lambda x, pairs: post_norm_flow(x, pairs).relu(),
     of_two(post, lambda x, norm, branch: norm(F.relu(x + branch(x)))),
     of_two(lambda x, norm, branch: norm(F.relu(x + branch(x))), post),
 )
@@ -570,7 +577,7 @@ post_either(
 post_flows(
     "changes_x_in_place_where_nobody_trains",
     "You changed x in place (`x += …`). The caller still needs it: `x = x + …` makes a new tensor.",
-    lambda x, pairs: x.data.copy_(PostNorm.flow(None, x, pairs)) + 0 * x,
+    lambda x, pairs: x.data.copy_(post_norm_flow(x, pairs)) + 0 * x,
 )
 post_either(
     "shortcut_detached",
@@ -585,17 +592,17 @@ post_either(
 post_flows(
     "no_gradient_at_all",
     "You computed under `no_grad`, or on `.data`: nothing can be trained.",
-    lambda x, pairs: PostNorm.flow(None, x, pairs).detach(),
+    lambda x, pairs: post_norm_flow(x, pairs).detach(),
 )
 post_flows(
     "returns_float32",
     "You returned float32 for every input. The result has x's dtype.",
-    lambda x, pairs: PostNorm.flow(None, x, pairs).float(),
+    lambda x, pairs: post_norm_flow(x, pairs).float(),
 )
 post_flows(
     "tensor_made_on_the_cpu",
     "A tensor is made without `device=x.device`, so it lies on the CPU, and a GPU refuses to mix.",
-    lambda x, pairs: PostNorm.flow(None, x, pairs) * torch.ones(x.shape[-1], dtype=x.dtype),
+    lambda x, pairs: post_norm_flow(x, pairs) * torch.ones(x.shape[-1], dtype=x.dtype),
 )
 
 
@@ -608,7 +615,7 @@ def parts(name, sentence, *makes, to=ALL):
         add(catalogue, base, name, sentence, *(_with_parts(base, make) for make in makes))
 
 
-def _with_parts(base, make):
+def _with_parts(base: Any, make):
     class Module(base):
         def __init__(self, width, heads, hidden=None, *args, **kwargs):
             more = () if base is Fused else (hidden,)
@@ -830,9 +837,7 @@ def between(*activation, bias=True):
 
 
 GELU = [one for one in ALL if one[1] is not PostNorm]
-linears(
-    "relu_for_gelu", "Your activation is ReLU; GELU is asked for.", between(nn.ReLU()), to=GELU
-)
+linears("relu_for_gelu", "Your activation is ReLU; GELU is asked for.", between(nn.ReLU()), to=GELU)
 linears(
     "tanh_form_of_gelu",
     "Your GELU is the tanh form; the exact one is asked for. (GPT-2 has the tanh form.)",
@@ -956,7 +961,7 @@ drops(
 def dropout_given(name, sentence, *changes, to=DROPPING):
     """Add a slip in what is made of the argument `dropout`: `change(p)`, None for none given."""
 
-    def made(base, change):
+    def made(base: Any, change):
         class Module(base):
             def __init__(self, width, heads, hidden=None, dropout=None):
                 super().__init__(width, heads, hidden, change(dropout))
@@ -1000,16 +1005,19 @@ dropout_given(
     lambda p: or_default(p, 0.0),
     to=[(transformer, Transformer)],
 )
+
+
+def _drops_unasked(base, p):
+    return {"feed": lambda self, h: F.dropout(base.feed(self, h), p, self.training)}
+
+
 for catalogue, base in ((post_norm, PostNorm), (fused, Fused)):
     add(
         catalogue,
         base,
         "drops_unasked",
         "It drops in training, and no dropout was given: this block has none.",
-        *(
-            {"feed": lambda self, h, base=base, p=p: F.dropout(base.feed(self, h), p, self.training)}
-            for p in (0.1, 0.5)
-        ),
+        *(_drops_unasked(base, p) for p in (0.1, 0.5)),
     )
 
 
@@ -1022,6 +1030,7 @@ def attends(name, sentence, *ways, to=((transformer, Transformer), (post_norm, P
     It returns what attention wrote; `pairs` is None where the block takes none.
     """
     for catalogue, base in to:
+        steps: list[dict] = []
         if base is Transformer:
             steps = [
                 {
@@ -1044,7 +1053,6 @@ def read(attention, h, pairs=None, padding=None, **options):
     return attention(h, h, h, attn_mask=pairs, key_padding_mask=padding, **options)[0]
 
 
-OVER_TORCH_S = ((transformer, Transformer), (post_norm, PostNorm))
 MASKED = ((transformer, Transformer),)
 attends(
     "pair_not_taken_apart",
@@ -1215,7 +1223,7 @@ def _batch_second(name):
     return change
 
 
-for catalogue, base, attention in (
+for catalogue, over, attention in (
     (transformer, Transformer, "self_attn"),
     (post_norm, PostNorm, "attn"),
 ):
@@ -1224,7 +1232,7 @@ for catalogue, base, attention in (
         "Sentences read one another: nn.MultiheadAttention takes (T, B, C) unless you say "
         "`batch_first=True`.",
         _batch_second(attention),
-        to=[(catalogue, base)],
+        to=[(catalogue, over)],
     )
     parts(
         "attention_without_bias",
@@ -1232,7 +1240,7 @@ for catalogue, base, attention in (
         lambda m, width, heads, hidden, name=attention: setattr(
             m, name, nn.MultiheadAttention(width, heads, bias=False, batch_first=True)
         ),
-        to=[(catalogue, base)],
+        to=[(catalogue, over)],
     )
     parts(
         "course_s_attention",
@@ -1240,7 +1248,7 @@ for catalogue, base, attention in (
         lambda m, width, heads, hidden, name=attention: setattr(
             m, name, ManualMultiHeadAttention(width, heads)
         ),
-        to=[(catalogue, base)],
+        to=[(catalogue, over)],
     )
 
 
@@ -1389,11 +1397,7 @@ fuses(
     "thirds_in_another_order",
     "The thirds of `qkv` are queries, keys, values, in this order.",
     *(
-        {
-            "thirds": lambda self, x, order=order: [
-                Fused.thirds(self, x)[place] for place in order
-            ]
-        }
+        {"thirds": lambda self, x, order=order: [Fused.thirds(self, x)[place] for place in order]}
         for order in ((1, 0, 2), (0, 2, 1), (2, 1, 0), (1, 2, 0), (2, 0, 1))
     ),
 )
@@ -1527,9 +1531,9 @@ fuses(
     mask(lambda length, device: _ones(length, device).triu()),
     {
         **mask(lambda length, device: _ones(length, device).triu()),
-        "weigh": lambda self, scores, blocked: (
-            scores.masked_fill(blocked, torch.finfo(scores.dtype).min).softmax(-1)
-        ),
+        "weigh": lambda self, scores, blocked: scores.masked_fill(
+            blocked, torch.finfo(scores.dtype).min
+        ).softmax(-1),
     },
 )
 fuses(
@@ -1607,9 +1611,8 @@ _fused_parts(
     "`qkv` or `proj` has no bias. Leave `bias` at its default.",
     lambda m, width, *_: setattr(m, "qkv", nn.Linear(width, 3 * width, bias=False)),
     lambda m, width, *_: setattr(m, "proj", nn.Linear(width, width, bias=False)),
-    lambda m, width, *_: (
-        setattr(m, "qkv", nn.Linear(width, 3 * width, bias=False)),
-        setattr(m, "proj", nn.Linear(width, width, bias=False)),
+    lambda m, width, *_: m._modules.update(
+        qkv=nn.Linear(width, 3 * width, bias=False), proj=nn.Linear(width, width, bias=False)
     ),
 )
 _fused_parts(
@@ -1617,23 +1620,32 @@ _fused_parts(
     "There is no `proj`: the heads stay side by side and are never mixed.",
     lambda m, width, *_: setattr(m, "proj", nn.Identity()),
 )
+
+
+def _three_projections(*names):
+    def change(module, width, *_):
+        hide(module, "qkv", module.qkv)
+        for name in names:
+            setattr(module, name, nn.Linear(width, width))
+
+    return change
+
+
 _fused_parts(
     "three_projections",
     "You made three projections. Here one linear layer, `qkv`, makes 3d features at once.",
-    lambda m, width, *_: (
-        hide(m, "qkv", m.qkv),
-        [setattr(m, name, nn.Linear(width, width)) for name in ("query", "key", "value")],
-    ),
-    lambda m, width, *_: (
-        hide(m, "qkv", m.qkv),
-        [setattr(m, name, nn.Linear(width, width)) for name in ("q", "k", "v")],
-    ),
+    _three_projections("query", "key", "value"),
+    _three_projections("q", "k", "v"),
 )
 
 
 # The blocks of the course's own parts
 
-COURSE = ((encoder, Encoder), (decoder, Decoder), (decoder_only, DecoderOnly))
+COURSE: tuple[tuple[Mistakes, Any], ...] = (
+    (encoder, Encoder),
+    (decoder, Decoder),
+    (decoder_only, DecoderOnly),
+)
 
 
 def course(name, sentence, way, to=COURSE):
@@ -1743,43 +1755,33 @@ encoder.add(
 )
 
 
-def _silenced_too_early(base):
-    """A block that makes padded rows zero before its last branch, and not behind it."""
-
-    class Module(base):
-        def flow(self, x, pairs):
-            *early, (norm, branch) = pairs
-            x = base.finish(self, Flow.flow(self, x, early), self.real)
-            return x + branch(norm(x))
-
-        def order(self, pairs):
-            return pairs
-
-        def finish(self, x, valid):
-            return x
-
-    return Module
-
-
-class EncoderSilencedEarly(_silenced_too_early(Encoder)):
+class EncoderSilencedEarly(right.EncoderBlock):
     def forward(self, x, valid_tokens):
-        self.real = valid_tokens
-        return super().forward(x, valid_tokens)
+        x = x + self.self_attention(self.attention_norm(x), key_valid=valid_tokens)
+        x = x.masked_fill(~valid_tokens[:, :, None], 0.0)
+        return x + self.feed_forward(self.ffn_norm(x))
 
 
-class DecoderSilencedEarly(_silenced_too_early(Decoder)):
-    def forward(self, x, memory, *, target_valid_tokens, memory_valid_tokens):
-        self.real = target_valid_tokens
-        valid = {"target_valid_tokens": target_valid_tokens}
-        return super().forward(x, memory, **valid, memory_valid_tokens=memory_valid_tokens)
+class DecoderSilencedEarly(Decoder):
+    def cross(self, h, memory, valid, memory_valid):
+        self.real = valid
+        return super().cross(h, memory, valid, memory_valid)
+
+    def flow(self, x, pairs):
+        x = pre(x, pairs[:2])
+        x = x.masked_fill(~self.real[:, :, None], 0.0)
+        return pre(x, pairs[2:])
+
+    def finish(self, x, valid):
+        return x
 
 
-for catalogue, made in ((encoder, EncoderSilencedEarly), (decoder, DecoderSilencedEarly)):
+for catalogue, early in ((encoder, EncoderSilencedEarly), (decoder, DecoderSilencedEarly)):
     catalogue.add(
         "silenced_before_the_ffn",
         "You made rows of padding zero before the ffn, which then writes its bias there. Make them "
         "zero at the end.",
-        made,
+        early,
     )
 
 
@@ -1856,7 +1858,8 @@ crosses(
 )
 crosses(
     "memory_s_padding_as_queries",
-    "You passed the memory's padding as `query_valid`. Queries are the target's, keys the memory's.",
+    "You passed the memory's padding as `query_valid`. Queries are the target's; the memory has "
+    "the keys.",
     lambda self, h, memory, valid, memory_valid: self.cross_attention(
         h, memory, query_valid=memory_valid
     ),
@@ -1888,22 +1891,28 @@ class MemoryPaddingForTheTarget(Decoder):
         )
 
 
-class Positional(right.DecoderBlock):
+class OtherNames(nn.Module):
+    def __init__(self, *args, **kwargs):
+        super().__init__()
+        whole = right.DecoderBlock(*args, **kwargs)
+        self._modules = whole._modules
+        hide(self, "whole", whole)
+
     def forward(self, x, memory, target_valid, memory_valid):
-        return super().forward(
-            x, memory, target_valid_tokens=target_valid, memory_valid_tokens=memory_valid
-        )
+        whole: Any = self.whole
+        return whole(x, memory, target_valid_tokens=target_valid, memory_valid_tokens=memory_valid)
 
 
 decoder.add(
     "paddings_exchanged",
-    "You exchanged the two paddings: x has `target_valid_tokens`, the memory `memory_valid_tokens`.",
+    "You exchanged the two paddings: x has `target_valid_tokens`, and the memory has "
+    "`memory_valid_tokens`.",
     MemoryPaddingForTheTarget,
 )
 decoder.add(
     "arguments_called_otherwise",
     "`forward` takes `target_valid_tokens` and `memory_valid_tokens`, by name.",
-    Positional,
+    OtherNames,
 )
 add(
     decoder,
@@ -2137,8 +2146,8 @@ def total(attention=None, ffn=None, norms=None):
 
 counts(
     "four_rows_missing",
-    "4 · C numbers are missing: the four biases of attention, or the two norms, which have a weight "
-    "and a bias each.",
+    "4 · C numbers are missing: the four biases of attention, or the two norms, which have a "
+    "weight and a bias each.",
     total(attention=lambda C: 4 * C * C),
 )
 counts(
@@ -2214,16 +2223,16 @@ counts(
 # to_reference
 
 
-def layer_of(block, heads=None, **options):
+def layer_of(block, heads=None, **flags):
     """A fresh layer of the block's sizes, with its dtype and device."""
     first = next(one for one in block.ffn.modules() if isinstance(one, nn.Linear))
     attention = block.self_attn
-    options = {
+    options: dict[str, Any] = {
         "dim_feedforward": first.out_features,
         "activation": "gelu",
         "norm_first": True,
         "batch_first": True,
-    } | options
+    } | flags
     heads = attention.num_heads if heads is None else heads
     return nn.TransformerEncoderLayer(attention.embed_dim, heads, **options).to(first.weight)
 
@@ -2260,7 +2269,7 @@ copies(
 )
 copies(
     "relu_layer",
-    "The layer has ReLU, as torch's has unless you say `activation=\"gelu\"`.",
+    'The layer has ReLU, as torch\'s has unless you say `activation="gelu"`.',
     lambda block: copied(block, layer_of(block, activation="relu")),
 )
 copies(
@@ -2278,7 +2287,7 @@ copies(
 )
 copies(
     "tanh_form_of_gelu",
-    "The layer's GELU is the tanh form. `activation=\"gelu\"` is the exact one.",
+    'The layer\'s GELU is the tanh form. `activation="gelu"` is the exact one.',
     lambda block: copied(
         block, layer_of(block, activation=lambda x: F.gelu(x, approximate="tanh"))
     ),

@@ -184,9 +184,7 @@ class FromTorchsLayer(nn.TransformerEncoderLayer):
         self.ffn = nn.ModuleList([self.linear1, self.linear2])
 
     def forward(self, x, blocked_attn_mask=None, key_padding_mask=None):
-        return super().forward(
-            x, src_mask=blocked_attn_mask, src_key_padding_mask=key_padding_mask
-        )
+        return super().forward(x, src_mask=blocked_attn_mask, src_key_padding_mask=key_padding_mask)
 
 
 def a_function_that_makes_it(d_model, num_heads, d_ff=None, dropout=0.1):
@@ -599,9 +597,12 @@ class DecoderWithRopeInBoth(DecoderParts):
         self.self_norm, self.cross_norm, self.ffn_norm = (nn.LayerNorm(d_model) for _ in range(3))
 
     def forward(self, x, memory, *, target_valid_tokens, memory_valid_tokens):
-        x = x + self.self_attention(
-            self.self_norm(x), causal=True, key_valid=target_valid_tokens, use_cache=True
-        )[0]
+        x = (
+            x
+            + self.self_attention(
+                self.self_norm(x), causal=True, key_valid=target_valid_tokens, use_cache=True
+            )[0]
+        )
         x = x + self.cross_attention(self.cross_norm(x), memory, key_valid=memory_valid_tokens)
         x = x + self.feed_forward(self.ffn_norm(x))
         return torch.where(target_valid_tokens[:, :, None], x, 0.0 * x)
@@ -653,7 +654,11 @@ class OnlyWithAnEmptyCache(CourseParts):
     def forward(self, x, valid_tokens, *, cache=None, use_cache=False):
         start = KVCache() if cache is None else cache
         y, after = self.self_attention(
-            self.attention_norm(x), None, key_valid=valid_tokens, causal=True, cache=start,
+            self.attention_norm(x),
+            None,
+            key_valid=valid_tokens,
+            causal=True,
+            cache=start,
             use_cache=True,
         )
         x = x + y
