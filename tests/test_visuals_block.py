@@ -1,4 +1,4 @@
-"""The pictures of lesson 06 can be read without eyes, and its patients are ill as the lesson says."""
+"""The pictures of lesson 06 can be read without eyes; its patients are as ill as it says."""
 
 import re
 

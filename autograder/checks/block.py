@@ -60,12 +60,14 @@ def inside(part, width, hidden):
 class Block:
     """What is asked of one of the blocks.
 
-    `norms`, `attentions` (names, by what shapes each has) and `ffn` are its parts, `branches` the
-    last layer of each branch; `right` what it has to return, in float64 and with its history;
-    `inputs` draws the arguments of a call, `masked` the same with masks.
+    `sizes` are its first arguments' names; `norms`, `attentions` (names, by what shapes each has)
+    and `ffn` its parts, `branches` the last layer of each branch; `right` is what it has to return,
+    in float64 and with its history; `inputs` draws the arguments of a call, `masked` the same with
+    masks.
     """
 
     exercise: Exercise
+    sizes: tuple[str, ...]
     norms: tuple[str, ...]
     attentions: dict[str, Callable]
     ffn: str
@@ -73,14 +75,13 @@ class Block:
     right: Callable
     inputs: Callable
     masked: Callable
-    fixed_hidden: bool = False
     drops: bool = False
 
     def hidden(self, width, hidden):
-        return 4 * width if self.fixed_hidden else hidden
+        return hidden if len(self.sizes) == 3 else 4 * width
 
     def arguments(self, width, heads, hidden):
-        return (width, heads) if self.fixed_hidden else (width, heads, hidden)
+        return (width, heads, hidden)[: len(self.sizes)]
 
     def shapes(self, width, hidden):
         """{name: shape} of everything it trains."""
@@ -320,6 +321,7 @@ def with_two_valid(draw, width, length=5):
 BLOCKS = (
     Block(
         transformer,
+        ("d_model", "num_heads", "d_ff"),
         ("ln1", "ln2"),
         {"self_attn": torch_attention},
         "ffn",
@@ -331,6 +333,7 @@ BLOCKS = (
     ),
     Block(
         post_norm,
+        ("embed_dim", "num_heads", "ff_dim"),
         ("norm1", "norm2"),
         {"attn": torch_attention},
         "ff",
@@ -341,6 +344,7 @@ BLOCKS = (
     ),
     Block(
         fused,
+        ("d", "heads"),
         ("ln1", "ln2"),
         {"qkv.": fused_attention, "proj": one_linear},
         "mlp",
@@ -348,10 +352,10 @@ BLOCKS = (
         right_fused,
         x_alone,
         x_alone,
-        fixed_hidden=True,
     ),
     Block(
         encoder,
+        ("d_model", "num_heads", "hidden_dim"),
         ("attention_norm", "ffn_norm"),
         {"self_attention": course_attention},
         "feed_forward",
@@ -363,6 +367,7 @@ BLOCKS = (
     ),
     Block(
         decoder,
+        ("d_model", "num_heads", "hidden_dim"),
         ("self_norm", "cross_norm", "ffn_norm"),
         {"self_attention": course_attention, "cross_attention": course_attention},
         "feed_forward",
@@ -378,6 +383,7 @@ BLOCKS = (
     ),
     Block(
         decoder_only,
+        ("d_model", "num_heads", "hidden_dim"),
         ("attention_norm", "ffn_norm"),
         {"self_attention": course_attention},
         "feed_forward",
@@ -455,8 +461,10 @@ def shared_checks(block, parts, formula, silent):
 
     def has_its_parts(answer, reference, draw):
         for sizes in ((12, 3, 20), (32, 4, 7)):
-            module = answer.call(block.arguments(*sizes), seed=0).value
-            parts_are(block, module, sizes)
+            arguments = block.arguments(*sizes)
+            named = dict(zip(block.sizes, arguments, strict=True))
+            for args, kwargs in ((arguments, {}), ((), named)):
+                parts_are(block, answer.call(args, kwargs, seed=0).value, sizes)
 
     def keeps_the_shape(answer, reference, draw):
         tried = []
@@ -624,10 +632,16 @@ def dropout_checks(block):
         shape_of(one, args[0].shape)
         if torch.allclose(one, other, rtol=1e-3, atol=1e-3):
             raise Failure(f"In training, {given}, nothing is dropped: a second call is equal.")
+        return module
 
     def drops_in_training(answer, reference, draw):
         for by_name in (True, False):
-            something_is_drawn(answer, draw, 0.5, by_name, "with `dropout=0.5`")
+            module = something_is_drawn(answer, draw, 0.5, by_name, "with `dropout=0.5`")
+            with answer.aside():
+                for name, (kind, _) in module.describe(values=False).modules.items():
+                    p = module.attribute(f"{name}.p") if kind == "Dropout" else 0.5
+                    if p not in (0.5, 0.0):
+                        raise Failure(f"`dropout=0.5` was given, and the probability is {p}.")
 
     def drops_by_default(answer, reference, draw):
         something_is_drawn(answer, draw, None, True, "with no dropout given")
@@ -670,6 +684,7 @@ def counts_them_all(answer, reference, draw):
     """It counts what nn.TransformerEncoderLayer trains, as an int: 12,704 at (32, 128)."""
     sizes = ((32, 128), (4, 7), (7, 3), (64, 256), (1, 1))
     tried = [(size, answer(*size)) for size in sizes]
+    tried.append(((5, 8), answer(d_model=5, d_ff=8)))
     for (width, hidden), got in tried:
         layer = nn.TransformerEncoderLayer(width, 1, hidden)
         right = sum(one.numel() for one in layer.parameters())
@@ -1022,8 +1037,10 @@ def padding_checks(block, valid_of, sentence):
         calls, rows = [], []
         for length in (5, 7):
             args, kwargs = block.masked(draw, C, length)
-            calls.append(("With padding", args, kwargs))
             rows.append(valid_of(args, kwargs))
+            if length == 7 and block is not DECODER:
+                args, kwargs = args[:1], {"valid_tokens": args[1]}
+            calls.append(("With padding", args, kwargs))
         return zip(tries(block, answer, draw, calls), rows, strict=True)
 
     def hides_padding(answer, reference, draw):

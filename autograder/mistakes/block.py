@@ -805,6 +805,22 @@ parts(
 )
 
 
+def _with_other_names(exercise, base: Any):
+    def __init__(self, width, heads, *more):
+        base.__init__(self, width, heads, *more)
+
+    __init__.__qualname__ = f"{exercise}.__init__"  # what Python says names the student's own
+    return type(exercise, (base,), {"__init__": __init__})
+
+
+for catalogue, over in ALL:
+    catalogue.add(
+        "sizes_called_otherwise",
+        "The first arguments have other names than asked for. Others call your block by them.",
+        _with_other_names(catalogue.exercise, over),
+    )
+
+
 class TokensMixed(nn.Module):
     """A norm over tokens and features at once, as BatchNorm and a wrong axis do."""
 
@@ -988,6 +1004,13 @@ dropout_given(
     lambda p: 0.5,
     lambda p: 0.1,
 )
+for catalogue, over in DROPPING:
+    dropout_given(
+        "probability_changed",
+        "You changed the probability that is given. Pass it on as it is.",
+        lambda p, default=0.1 if over is Transformer else 0.0: default if p is None else p / 2,
+        to=[(catalogue, over)],
+    )
 dropout_given(
     "keep_probability",
     "You took `dropout` for the probability to keep a number. It is the probability to drop it.",
