@@ -23,7 +23,7 @@ ifneq ($(PYTHON)$(TORCH_INDEX),)
 $(READY): again
 endif
 
-.PHONY: help setup lab test build kernels nbval-cpu nbval-gpu lint format faults bench formgrader mistakes clean again
+.PHONY: help setup lab test build kernels nbval-cpu nbval-gpu lint format bench formgrader mistakes clean again
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -48,7 +48,8 @@ test: setup lint ## everything CI runs on a CPU: lint, types, fresh notebooks, t
 	@echo "test: are the committed notebooks what builds? (autograder build --check)"
 	@$(BIN)/autograder build --check
 	@echo "test: unit, grading and browser tests (pytest)"
-	@$(BIN)/python -m pytest
+	@# Two at a time, file by file: some use the processor, others wait for kernels and timeouts.
+	@$(BIN)/python -m pytest -n 2 --dist loadscope
 	@$(MAKE) --no-print-directory nbval-cpu nbval-gpu PYTHON= TORCH_INDEX=
 
 build: $(READY) ## build notebooks/ and solutions/*.ipynb from lessons/ and solutions/*.py
@@ -76,9 +77,6 @@ lint: $(READY) ## ruff and mypy (pytest lints the code cells of the lessons)
 format: $(READY) ## let ruff format the code and sort its imports
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
-
-faults: $(READY) ## kill graders, fill disks, lock gradebooks; takes many minutes
-	@COURSE_FAULTS=1 $(BIN)/python -m pytest -v tests/test_faults.py
 
 bench: $(READY) ## measure plain nbgrader against autograder grade, into docs/bench.md
 	@$(BIN)/python -m autograder.grading.bench --out docs

@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests import small_class
+
+torch.set_num_threads(1)  # the tensors are small, and threads that wait for them keep a core busy
 
 
 @dataclass(frozen=True)

@@ -120,12 +120,12 @@ class Run:
         return psutil.Process(self.process.pid).children(recursive=True)
 
     def workers(self) -> list[psutil.Process]:
-        """Those of it that have a sandbox."""
+        """Those of it that judge."""
         found = []
         for one in self.family():
             with contextlib.suppress(psutil.Error):
-                if one.name() == "bwrap" and one.parent().name() != "bwrap":
-                    found.append(one.parent())
+                if "forkserver" in " ".join(one.parent().cmdline()):
+                    found.append(one)
         return found
 
     def end(self, seconds: float = 240) -> tuple[int, str]:

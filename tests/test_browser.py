@@ -243,5 +243,19 @@ def test_an_instructor_sees_the_class(browser, tmp_path: Path) -> None:
         form.get_by_role("link", name="Manage Students").click()
         for student in ("ada", "bo"):
             form.get_by_role("row").filter(has_text=student).filter(has_text=f"{full}").wait_for()
+        expect(form.get_by_role("row").filter(has_text="ada")).not_to_contain_text("None")
         picture(page, "students")
+
+        # Another notebook in the place of bo's, and the button that grades it.
+        untouched = builder.release(builder.source(LESSON))
+        folder = out / "course" / "submitted" / "bo" / LESSON.stem
+        nbformat.write(untouched, folder / f"{LESSON.stem}.ipynb")
+        form.get_by_role("link", name="Manage Assignments").click()
+        form.get_by_role("row").filter(has_text=LESSON.stem).get_by_role("link", name="2").click()
+        row = form.get_by_role("row").filter(has_text="bo")
+        row.locator(".glyphicon-flash").click()
+        expect(form.locator(".modal-dialog")).to_contain_text("Successfully autograded")
+        form.locator(".modal-dialog").get_by_role("button", name="OK").click()
+        expect(row).to_contain_text(f"0 / {full}")
+        picture(page, "autograded")
     page.close()

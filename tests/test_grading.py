@@ -19,6 +19,7 @@ from autograder.course import CourseError, lesson
 from autograder.grading import Outcome, grade
 from autograder.grading.course_folder import CourseFolder, nbgrader_id
 from autograder.grading.judging import Judged
+from autograder.grading.outcomes import Ledger
 from autograder.grading.sandbox import check_sandbox
 
 LESSON = lesson("norm")
@@ -238,6 +239,45 @@ def test_a_rerun_grades_what_has_changed(
     assert started == ["truncated"]
     assert again["truncated"] == Outcome("truncated", LESSON.stem, FULL, FULL, "graded", "")
     assert again["killer"] == graded["killer"]
+
+
+def test_grading_everything_again_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
+    def open_ledger() -> Ledger:
+        return Ledger(tmp_path / "outcomes.jsonl")
+
+    def keep(ledger: Ledger, student: str) -> None:
+        ledger.keep(Outcome(student, "01_norm", 1, 2, "graded"), "mark", {}, {})
+
+    def known(ledger: Ledger) -> list[str]:
+        return [one for one in ("ada", "bo") if ledger.find(one, "01_norm", "mark")]
+
+    ledger = open_ledger()
+    first = ledger.begin(None, regrade=False)
+    keep(ledger, "ada"), keep(ledger, "bo")
+    ledger.end()
+    assert known(open_ledger()) == ["ada", "bo"] and not open_ledger().find("bo", "01_norm", "new")
+    again = open_ledger()
+    anew = again.begin(None, regrade=True)
+    assert known(again) == [] and anew != first
+    keep(again, "bo")  # and here it is killed
+    for same in (True, False):
+        after = open_ledger()
+        assert after.begin(None, regrade=same) == anew
+        assert known(after) == ["bo"]
+    keep(after, "ada")
+    after.end()
+    assert known(open_ledger()) == ["ada", "bo"]
+    assert open_ledger().begin(None, regrade=True) != anew
+
+
+def test_long_names_stay_apart(tmp_path: Path) -> None:
+    names = ["[" * 250, "[" * 251, "张" * 80, "a" * 255]
+    ids = [nbgrader_id(name) for name in names]
+    assert len(set(ids)) == len(names)
+    for one in ids:
+        assert len(one.encode()) <= 120
+        (tmp_path / one).mkdir()
+    assert nbgrader_id("ada") == "ada"
 
 
 @pytest.mark.parametrize("sandbox", ["auto", "bwrap"])

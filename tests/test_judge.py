@@ -9,7 +9,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+import solutions.positions
 from autograder import check, evaluate
+from autograder.judge.diagnose import _said
 from autograder.judge.report import REPORT_MIME, Report
 
 
@@ -63,8 +65,8 @@ CURIOUS = {
     "huge": (lambda x, *_: torch.zeros(1).expand(10**11), "too large"),
     "too large to make": (lambda x, *_: torch.zeros(10**14), "RuntimeError"),
     "sparse": (lambda x, *_: x.to_sparse(), "dense"),
-    "a liar": (lambda x, *_: x.as_subclass(Liar), "differ"),
-    "an integer tensor": (lambda x, *_: x.long(), "differ"),
+    "a liar": (lambda x, *_: x.as_subclass(Liar), "wrong in"),
+    "an integer tensor": (lambda x, *_: x.long(), "wrong in"),
     "too many arguments": (lambda x: x, "TypeError"),
     "a loop of lists": (lambda x, *_: [[[[[[[[[[[[[[[[[[[[[[x]]]]]]]]]]]]]]]]]]]]]], "nested"),
 }
@@ -225,7 +227,7 @@ def test_a_tensor_left_on_the_cpu_is_found_without_a_gpu():
 def test_a_failure_says_where_and_what():
     report = evaluate("layer_norm", answer(lambda x, s, b, e: right(x, s, b, e) * 1.01))
     messages = " ".join(check.message for check in report.checks)
-    assert "the first at index [0, 0, 0] is" in messages and "and should be" in messages
+    assert "the first, at index [0, 0, 0], is" in messages and "and should be" in messages
     report = evaluate("layer_norm", answer(lambda x, s, b, e: right(x, s, b, e).sum(-1)))
     assert "has shape (2, 3, 5); (2, 3, 5, 7) was asked for" in report.checks[0].message
     assert [check.tried for check in report.checks] == [True] + 9 * [False]
@@ -245,6 +247,24 @@ def test_a_mistake_is_named_for_what_it_is_not_for_what_it_looks_like():
     names = set(evaluate("layer_norm", two_at_once).advice)
     assert "unbiased_variance" in names
     assert names & {"centres_x_in_place", "changes_x_in_place"}
+
+
+def test_an_error_raised_in_the_line_of_its_condition_is_the_answers_own():
+    def apply_rope(x, positions, base=10000.0):
+        if x.shape[-1] % 2: raise AssertionError("D has to be even")  # fmt: skip # noqa: E701
+        return solutions.positions.apply_rope(x, positions, base)
+
+    assert set(evaluate("apply_rope", apply_rope).advice) == {"odd_width_asserted"}
+
+
+@pytest.mark.parametrize("code", ["raise ValueError(", "if a != b: raise ValueError(", "assert a"])
+def test_of_an_error_the_answer_raises_numbers_and_names_count(code):
+    said = [
+        _said({"code": code, "message": message})
+        for message in ("(2, 3) at 0.weight.", "2 and 3 in 0.bias")
+    ]
+    assert said == [["2", "3", "0.weight"], ["2", "3", "0.bias"]]
+    assert _said({"code": "raised = a + b", "message": "torch's own words"}) == "torch's own words"
 
 
 def test_seeds_repeat_a_run_and_change_it():

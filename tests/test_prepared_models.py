@@ -1,4 +1,4 @@
-"""What checks can do to a model before an answer is given it, and how errors are compared."""
+"""What checks can do to a model before an answer is given it, and how two answers are compared."""
 
 import torch
 from torch import nn
@@ -8,7 +8,7 @@ from autograder.judge.agent import Agent
 from autograder.judge.compare import alike
 from autograder.judge.diagnose import _behaviour
 from autograder.judge.messages import decode, encode
-from autograder.judge.subject import LocalLink, Subject
+from autograder.judge.subject import LocalLink, Recorder, Subject
 
 MODEL = recipe("Sequential", recipe("Linear", 2, 3), recipe("Dropout", 0.5))
 
@@ -56,3 +56,13 @@ def test_own_errors_are_compared_by_their_numbers_and_torch_s_by_their_words():
 def test_nan_is_like_nan_alone():
     assert alike(float("nan"), float("nan"))
     assert not alike(float("nan"), 1.0) and not alike(1.0, float("nan"))
+
+
+def test_what_an_answer_draws_is_the_same_in_every_run_and_new_at_each_call():
+    def run():
+        answer = Subject(Recorder(LocalLink(Agent(torch.rand))), "answer")
+        return answer(3), answer(3)
+
+    (one, other), again = run(), run()
+    assert not torch.equal(one, other)
+    assert torch.equal(one, again[0]) and torch.equal(other, again[1])

@@ -6,13 +6,14 @@ import importlib.util
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
 from matplotlib import rc_context, style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 # Okabe and Ito's palette: its colours stay apart for colour-blind readers.
 BLUE, ORANGE, GREEN = "#0072B2", "#E69F00", "#009E73"
@@ -120,6 +121,28 @@ def bars(
     axes.set_title(title)
 
 
+def box(
+    axes: Axes, x: float, y: float, text: str, color: str, width: float = 1.2, height: float = 0.5
+) -> None:
+    """A named box of a diagram, its middle at (x, y)."""
+    corner = (x - width / 2, y - height / 2)
+    style = "round,pad=0.05"
+    patch = FancyBboxPatch(
+        corner, width, height, boxstyle=style, facecolor=color, edgecolor=INK, linewidth=1.2
+    )
+    axes.add_patch(patch)
+    axes.text(x, y, text, ha="center", va="center")
+
+
+def arrow(
+    axes: Axes, *points: tuple[float, float], color: str = INK, linewidth: float = 1.5
+) -> None:
+    """A line of a diagram through `points`, with an arrow's head at the last."""
+    axes.plot(*zip(*points[:-1], strict=True), color=color, linewidth=linewidth)
+    head: dict[str, Any] = {"arrowstyle": "-|>", "mutation_scale": 15, "shrinkA": 0, "shrinkB": 0}
+    axes.add_patch(FancyArrowPatch(*points[-2:], color=color, linewidth=linewidth, **head))
+
+
 def number(value: float, digits: int = 2) -> str:
     """A short number for a label: 2e-4, 1.25, 600, and no minus before zero."""
     if 1e-6 < abs(value) < 0.5 * 10**-digits:
@@ -151,3 +174,21 @@ def widgets_run() -> bool:
         return False
     kernel_app = sys.modules.get("ipykernel.kernelapp")  # loaded wherever a kernel runs
     return kernel_app is not None and kernel_app.IPKernelApp.initialized()
+
+
+def explorer(show: Callable[..., Picture], controls: Mapping[str, Any]) -> Any:
+    """A widget: the `controls` by their names and, below, what `show` draws of their values."""
+    import ipywidgets  # here, so that the pictures need no ipywidgets
+
+    for name, control in controls.items():
+        control.description, control.layout = name, ipywidgets.Layout(width="520px")
+        control.style.description_width = "100px"
+    shown = ipywidgets.HTML()
+
+    def update(change: object) -> None:
+        shown.value = show(*(control.value for control in controls.values())).html()
+
+    for control in controls.values():
+        control.observe(update, names="value")
+    update(None)
+    return ipywidgets.VBox([*controls.values(), shown])

@@ -19,6 +19,7 @@ from visuals.figure import (
     WidgetWithPicture,
     bars,
     draw,
+    explorer,
     numbers,
     widgets_run,
 )
@@ -254,22 +255,12 @@ def _moved(add: float, multiply: float, eps: float) -> Picture:
 
 
 def _explorer(add: float, multiply: float, eps: float) -> Any:
-    import ipywidgets  # here, so that the pictures need no ipywidgets
+    import ipywidgets
 
-    wide = ipywidgets.Layout(width="520px")
-    sliders = (
-        ipywidgets.FloatSlider(add, min=-10, max=10, step=0.5),
-        ipywidgets.FloatLogSlider(multiply, min=-4, max=2, step=0.25, readout_format=".4f"),
-        ipywidgets.FloatLogSlider(eps, min=-12, max=0, step=1, readout_format=".0e"),
-    )
-    for slider, name in zip(sliders, ("add", "multiply", "eps"), strict=True):
-        slider.description, slider.layout = name, wide
-    shown = ipywidgets.HTML()
-
-    def show(change: object) -> None:
-        shown.value = _moved(*(slider.value for slider in sliders)).html()
-
-    for slider in sliders:
-        slider.observe(show, names="value")
-    show(None)
-    return ipywidgets.VBox([*sliders, shown])
+    log = ipywidgets.FloatLogSlider
+    controls = {
+        "add": ipywidgets.FloatSlider(add, min=-10, max=10, step=0.5),
+        "multiply": log(multiply, min=-4, max=2, step=0.25, readout_format=".4f"),
+        "eps": log(eps, min=-12, max=0, step=1, readout_format=".0e"),
+    }
+    return explorer(_moved, controls)

@@ -8,10 +8,11 @@ from __future__ import annotations
 import multiprocessing
 import multiprocessing.connection
 import os
+import shutil
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
@@ -20,49 +21,90 @@ from concurrent.futures import (
     ProcessPoolExecutor,
     wait,
 )
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import torch
 
 from autograder import course
 from autograder.course import CourseError
-from autograder.grading.judging import Judged, judge_bytes, kernel_source, nothing, remove_folders
+from autograder.grading.judging import (
+    Judged,
+    judge_bytes,
+    kernel_source,
+    nothing,
+    remove_folders,
+)
+from autograder.grading.sandbox import Gone, Limits, SharedKernels
+from autograder.grading.submissions import Unreadable
+from autograder.grading.warm import Warm
 from autograder.workers import context
 
 ATTEMPTS = 2  # by itself, for a submission during which a worker has died
 ANSWER_SECONDS = 10  # what a scheduler may take
+AHEAD = 2  # how many a cluster holds for each of its threads
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a worker needs to judge one submission: the file's bytes, and not its path."""
+    """What a worker needs to judge one submission: the file's bytes, and not its path.
+
+    `kernels` is the address of the warm process to ask, "" for the worker's own.
+    """
 
     place: int
     lesson: str
-    data: bytes
     sandbox: str
     seed: int
+    data: bytes = b""
+    kernels: str = ""
+
+
+# The file's bytes, or Unreadable: read when its turn comes, so that a class of any size fits.
+Load = Callable[[Task], bytes]
+
+
+_shared: set[Path] = set()  # folders of the process that grades
 
 
 def work(task: Task) -> Judged:
     """Judge one submission, in whichever process this is."""
     lesson = course.lesson(task.lesson)
+    if task.kernels:
+        _shared.add(Path(task.kernels).parent)
+        try:
+            shared = SharedKernels(task.kernels, Limits())
+            return judge_bytes(task.data, lesson, shared, task.seed)
+        except Gone:
+            pass  # whatever ended it; this worker makes its own
     return judge_bytes(task.data, lesson, kernel_source(lesson, task.sandbox), task.seed)
 
 
-def local(tasks: Iterable[Task], workers: int) -> Iterator[tuple[Task, Judged]]:
+def local(
+    tasks: Iterable[Task], load: Load, workers: int, warm: Warm
+) -> Iterator[tuple[Task, Judged]]:
     """Judge in `workers` processes of this machine; one that dies is replaced."""
-    # Lesson by lesson: a worker starts the warm process of each only once.
     waiting = deque(sorted(tasks, key=lambda task: task.lesson))
-    running: dict[Future[Judged], Task] = {}
     while waiting:
+        running: dict[Future[Judged], Task] = {}
         pool = _pool(workers)
         try:
             while waiting or running:
                 # Few at a time: what runs when a worker dies is known, and memory stays bounded.
                 while waiting and len(running) <= workers:
-                    future = pool.submit(work, waiting[0])
-                    running[future] = waiting.popleft()
+                    task = waiting.popleft()
+                    following = next((t.lesson for t in waiting if t.lesson != task.lesson), "")
+                    warm.keep({task.lesson, following, *(t.lesson for t in running.values())})
+                    kernels = warm.address(task.lesson)
+                    if following:
+                        warm.start(following)
+                    try:
+                        task = replace(task, data=load(task), kernels=kernels)
+                    except Unreadable as error:
+                        yield task, nothing(course.lesson(task.lesson), str(error))
+                    else:
+                        running[pool.submit(work, task)] = task
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     judged = future.result()
                     yield running.pop(future), judged
@@ -72,7 +114,6 @@ def local(tasks: Iterable[Task], workers: int) -> Iterator[tuple[Task, Judged]]:
             _end(pool)
         for task in running.values():
             yield task, _alone(task)
-        running.clear()
 
 
 def _alone(task: Task) -> Judged:
@@ -103,6 +144,8 @@ def _settle() -> None:
 
         def follow() -> None:
             multiprocessing.connection.wait([parent.sentinel])
+            for folder in _shared:
+                shutil.rmtree(folder, ignore_errors=True)
             _leave()
 
         threading.Thread(target=follow, daemon=True).start()
@@ -124,7 +167,7 @@ def _end(pool: ProcessPoolExecutor) -> None:
         process.join(5)
 
 
-def on_cluster(tasks: Iterable[Task], address: str) -> Iterator[tuple[Task, Judged]]:
+def on_cluster(tasks: Iterable[Task], load: Load, address: str) -> Iterator[tuple[Task, Judged]]:
     """Judge on the workers of the Dask scheduler at `address`, surviving the loss of some."""
     try:
         from distributed import Client, as_completed
@@ -138,14 +181,29 @@ def on_cluster(tasks: Iterable[Task], address: str) -> Iterator[tuple[Task, Judg
     except (OSError, TimeoutError, ValueError) as error:
         raise CourseError(f"No Dask scheduler answers at {address} ({error}).") from error
     with client:
-        futures = {client.submit(work, task, pure=False): task for task in tasks}
-        for future in as_completed(futures):
+        waiting = deque(sorted(tasks, key=lambda task: task.lesson))
+        futures: dict[Any, Task] = {}
+        done = as_completed()
+        while waiting or futures:
+            while waiting and len(futures) < AHEAD * max(1, sum(client.nthreads().values())):
+                task = waiting.popleft()
+                try:
+                    future = client.submit(work, replace(task, data=load(task)), pure=False)
+                except Unreadable as error:
+                    yield task, nothing(course.lesson(task.lesson), str(error))
+                else:
+                    futures[future] = task
+                    done.add(future)
+            if not futures:
+                continue
+            future = next(done)
+            task = futures.pop(future)
             try:
                 judged = future.result()
             except KilledWorker:
                 sentence = "It could not be judged: several workers died over it."
-                judged = nothing(course.lesson(futures[future].lesson), sentence)
+                judged = nothing(course.lesson(task.lesson), sentence)
             except CancelledError as error:
                 raise OSError(f"the Dask scheduler at {address} is gone") from error
-            yield futures[future], judged
+            yield task, judged
             future.release()

@@ -119,50 +119,98 @@ def ours(submitted: Path, students: int, workers: int, folder: Path) -> tuple[Ru
     words = [sys.executable, "-m", "autograder.cli", "grade", str(part), "--out", "out"]
     took = run([*words, "--workers", str(workers)], folder, fine=(0, 3))
     with open(folder / "out" / "grades.csv", encoding="utf-8", newline="") as file:
-        return took, {row["student"]: float(row["score"]) for row in csv.DictReader(file)}
+        rows = list(csv.DictReader(file))
+    return took, {(row["student"], row["lesson"]): float(row["score"]) for row in rows}
+
+
+@dataclass(frozen=True)
+class Plain:
+    """nbgrader on one lesson: seconds for one notebook with start-up, and for each more."""
+
+    lesson: Lesson
+    students: int
+    first: float
+    each: float
+    mebibytes: float
+    scores: dict[str, float]
+
+    def seconds(self, students: int) -> float:
+        return self.first + (students - 1) * self.each
+
+
+class Bench:
+    """Measures in a folder of its own, and says on a progress bar what it is at."""
+
+    def __init__(self, home: Path, progress: Progress, total: int) -> None:
+        self._home, self._progress = home, progress
+        self._bar = progress.add_task("", total=total)
+
+    def _folder(self, what: str) -> Path:
+        self._progress.update(self._bar, description=what)
+        self._progress.advance(self._bar)
+        shutil.rmtree(self._home / "work", ignore_errors=True)
+        (self._home / "work").mkdir()
+        return self._home / "work"
+
+    def plain(self, lesson: Lesson, submitted: Path, students: int) -> Plain:
+        """nbgrader on one and on `students`: it takes the same time for each."""
+        one, _ = plain(lesson, submitted, 1, self._folder(f"{lesson.stem}: nbgrader, 1 student"))
+        words = f"{lesson.stem}: nbgrader, {students} students"
+        many, scores = plain(lesson, submitted, students, self._folder(words))
+        each = (many.seconds - one.seconds) / (students - 1)
+        return Plain(lesson, students, one.seconds, each, many.mebibytes, scores)
+
+    def row(self, plains: list[Plain], submitted: Path, students: int, workers: int) -> Row:
+        """`autograder grade` on the lessons of `plains` at once, next to nbgrader on each."""
+        name = plains[0].lesson.stem if len(plains) == 1 else f"all {len(plains)}"
+        words = f"{name}: autograder, {students} students, {workers} workers"
+        mine, scores = ours(submitted, students, workers, self._folder(words))
+        same = [
+            scores[student, one.lesson.stem] == score
+            for one in plains
+            for student, score in one.scores.items()
+            if (student, one.lesson.stem) in scores
+        ]
+        return Row(
+            lesson=name,
+            students=students,
+            notebooks=students * len(plains),
+            workers=workers,
+            plain_seconds=sum(one.seconds(students) for one in plains),
+            plain_mebibytes=max(one.mebibytes for one in plains),
+            seconds=mine.seconds,
+            mebibytes=mine.mebibytes,
+            same=f"{sum(same)} of {len(same)}",
+        )
 
 
 def measure(
-    lesson: Lesson, sizes: list[int], workers: list[int], most: int, progress: Progress
+    lessons: list[Lesson],
+    sizes: list[int],
+    workers: list[int],
+    whole: int,
+    plain_students: int,
+    progress: Progress,
 ) -> list[Row]:
-    """A row for each size of class and number of workers."""
-    rows = []
-    bar = progress.add_task("", total=1 + len(sizes) * (1 + len(workers)))
+    """Rows for each lesson, size of class and number of workers; then a class with all lessons."""
+    rows: list[Row] = []
+    whole = whole if len(lessons) > 1 else 0
+    total = len(lessons) * (2 + len(sizes) * len(workers)) + bool(whole) * len(workers)
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         home = Path(name)
-        submitted = home / "submitted"
-        hand_in(lesson, submitted, max(sizes))
-
-        def folder(what: str) -> Path:
-            progress.update(bar, description=f"{lesson.stem}: {what}")
-            shutil.rmtree(home / "work", ignore_errors=True)
-            (home / "work").mkdir()
-            return home / "work"
-
-        single, _ = plain(lesson, submitted, 1, folder("nbgrader, 1 student"))
-        progress.advance(bar)
-        for size in sizes:
-            few = min(size, most)
-            many, theirs = plain(lesson, submitted, few, folder(f"nbgrader, {few} students"))
-            progress.advance(bar)
-            each = (many.seconds - single.seconds) / max(1, few - 1)
-            for count in workers:
-                what = f"autograder, {size} students, {count} workers"
-                mine, scores = ours(submitted, size, count, folder(what))
-                progress.advance(bar)
-                rows.append(
-                    Row(
-                        lesson=lesson.stem,
-                        students=size,
-                        workers=count,
-                        plain_students=few,
-                        plain_seconds=many.seconds + (size - few) * each,
-                        plain_mebibytes=many.mebibytes,
-                        seconds=mine.seconds,
-                        mebibytes=mine.mebibytes,
-                        same=sum(scores[student] == theirs[student] for student in theirs),
-                    )
-                )
+        bench = Bench(home, progress, total)
+        plains = []
+        for lesson in lessons:
+            submitted = home / lesson.name
+            hand_in(lesson, submitted, max(*sizes, whole, plain_students))
+            one = bench.plain(lesson, submitted, plain_students)
+            plains.append(one)
+            rows += [bench.row([one], submitted, size, n) for size in sizes for n in workers]
+        if whole:
+            everything = home / "everything"
+            for lesson in lessons:
+                shutil.copytree(home / lesson.name, everything, dirs_exist_ok=True)
+            rows += [bench.row(plains, everything, whole, n) for n in workers]
     return rows
 
 
@@ -173,21 +221,27 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--lessons", nargs="+", default=[one.name for one in course.lessons()])
     parser.add_argument("--plain-students", type=int, default=5, help="how many nbgrader grades")
     parser.add_argument("--out", type=Path, default=Path("docs"))
+    parser.add_argument("--whole", type=int, default=30, help="students with all the lessons")
     chosen = parser.parse_args(words)
-    if min(*chosen.students, *chosen.workers, chosen.plain_students) < 1:
+    if min(*chosen.students, *chosen.workers, chosen.whole) < 1:
         parser.error("numbers are from 1 on")
+    if chosen.plain_students < 2:
+        parser.error("--plain-students is from 2 on: what each takes is seen by comparing")
     if not (Path(sys.prefix) / "share/jupyter/kernels" / kernels.CPU).exists():
         kernels.install()
+    lessons = [course.lesson(name) for name in chosen.lessons]
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    rows: list[Row] = []
     with Progress(
         TextColumn("{task.description}"), *columns, console=Console(stderr=True)
     ) as progress:
-        for name in chosen.lessons:
-            lesson = course.lesson(name)
-            rows += measure(
-                lesson, chosen.students, chosen.workers, chosen.plain_students, progress
-            )
+        rows = measure(
+            lessons,
+            chosen.students,
+            chosen.workers,
+            chosen.whole,
+            chosen.plain_students,
+            progress,
+        )
     bench_report.write(rows, chosen.out)
     print((chosen.out / "bench.md").read_text("utf-8"))
 

@@ -33,7 +33,7 @@ def hand_in(lesson: Lesson, folder: Path, students: int) -> None:
                 if cell.metadata.get("nbgrader", {}).get("grade_id") == exercise:
                     cell.source = source
         path = folder / f"student{number:03}" / f"{lesson.stem}.ipynb"
-        path.parent.mkdir(parents=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         nbformat.write(notebook, path)
 
 

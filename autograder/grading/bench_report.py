@@ -19,37 +19,38 @@ HEAD = """\
 Each line: `nbgrader autograde` as it comes, and `autograder grade` in its sandbox, from nothing to
 the last grade, start-up included. `autograder grade` writes the feedback pages too. The class is
 the same for both, a third solved, a third untouched and a third with known mistakes. nbgrader
-takes the same time for each notebook, so it graded only as many as the table says, and its time
-for more is worked out from that. Memory is the most that all processes held together.
+takes the same time for each notebook, so it graded only those whose scores the last column
+compares, in the same run, and its time for more is worked out from that. Rates are notebooks per
+minute. Memory is the most that all processes held together, what they share counted once.
 
-| Lesson | Students | Workers | nbgrader, of them graded | nbgrader, per minute |\
- autograder, per minute | Ratio | nbgrader, MiB | autograder, MiB | Same scores |
-|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|
+| Lesson | Students | Notebooks | Workers | nbgrader, seconds | autograder, seconds |\
+ nbgrader, rate | autograder, rate | Ratio | nbgrader, MiB | autograder, MiB | Same scores |
+|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|
 """
 TAIL = "\n![Submissions graded per minute: {words}](bench.png)\n"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One class graded both ways; `same` counts the students with the same score."""
+    """One class graded both ways; `same` says how many scores are the same."""
 
     lesson: str
     students: int
+    notebooks: int
     workers: int
-    plain_students: int
     plain_seconds: float
     plain_mebibytes: float
     seconds: float
     mebibytes: float
-    same: int
+    same: str
 
     @property
     def plain_rate(self) -> float:
-        return 60 * self.students / self.plain_seconds
+        return 60 * self.notebooks / self.plain_seconds
 
     @property
     def rate(self) -> float:
-        return 60 * self.students / self.seconds
+        return 60 * self.notebooks / self.seconds
 
     @property
     def ratio(self) -> float:
@@ -60,9 +61,9 @@ def write(rows: list[Row], folder: Path) -> None:
     """bench.md and bench.png in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [
-        f"| {r.lesson} | {r.students} | {r.workers} | {r.plain_students} | {r.plain_rate:.1f} | "
-        f"{r.rate:.1f} | {r.ratio:.1f} | {r.plain_mebibytes:.0f} | {r.mebibytes:.0f} | "
-        f"{r.same} of {r.plain_students} |\n"
+        f"| {r.lesson} | {r.students} | {r.notebooks} | {r.workers} | {r.plain_seconds:.0f} | "
+        f"{r.seconds:.0f} | {r.plain_rate:.1f} | {r.rate:.1f} | **{r.ratio:.1f}** | "
+        f"{r.plain_mebibytes:.0f} | {r.mebibytes:.0f} | {r.same} |\n"
         for r in rows
     ]
     now = datetime.datetime.now(datetime.UTC)
@@ -96,26 +97,31 @@ def _draw(rows: list[Row], path: Path) -> None:
     from matplotlib.figure import Figure
 
     names = list(dict.fromkeys(row.lesson for row in rows))
-    figure = Figure(figsize=(1.5 + 4.5 * len(names), 3.6), layout="constrained")
-    plots = figure.subplots(1, len(names), squeeze=False)[0]
-    for plot, name in zip(plots, names, strict=True):
+    columns = min(4, len(names))
+    lines = -(-len(names) // columns)
+    figure = Figure(figsize=(1.5 + 3.4 * columns, 3.4 * lines), layout="constrained")
+    plots = figure.subplots(lines, columns, squeeze=False, sharey=True).flatten()
+    for plot in plots[len(names) :]:
+        plot.set_axis_off()
+    for plot, name in zip(plots, names, strict=False):
         own = [row for row in rows if row.lesson == name]
-        for count, shade in zip(sorted({row.workers for row in own}), _SHADES, strict=False):
+        counts = sorted({row.workers for row in own})
+        for count, shade in zip(counts, _SHADES, strict=False):
             some = [row for row in own if row.workers == count]
-            places, rates = [row.students for row in some], [row.rate for row in some]
+            places, rates = [row.notebooks for row in some], [row.rate for row in some]
             label = f"autograder, {count} worker{'s' * (count > 1)}"
             plot.plot(places, rates, color=shade, marker="o", label=label)
-            for row in some:
+            for row in some if count == counts[-1] else ():
                 text = f"×{row.ratio:.1f}"
-                plot.annotate(text, (row.students, row.rate), (0, 5), textcoords="offset points")
-        first = {row.students: row.plain_rate for row in own}
+                plot.annotate(text, (row.notebooks, row.rate), (0, 5), textcoords="offset points")
+        first = {row.notebooks: row.plain_rate for row in own}
         plot.plot([*first], [*first.values()], color="#b35900", marker="s", label="nbgrader")
-        plot.set(title=name, xlabel="students", ylabel="submissions per minute")
-        plot.set_ylim(bottom=0, top=1.15 * max(row.rate for row in own))
+        plot.set(title=name, xlabel="notebooks", ylabel="notebooks per minute")
+        plot.set_ylim(bottom=0, top=1.15 * max(row.rate for row in rows))
         plot.margins(x=0.12)
         plot.spines[["top", "right"]].set_visible(False)
-        plot.legend(frameon=False)
-    figure.savefig(path, dpi=120)
+    plots[0].legend(frameon=False)
+    figure.savefig(path, dpi=110)
 
 
 _SHADES = ("#7aa6d8", "#1f5fa8", "#0b2f5c", "#444444")

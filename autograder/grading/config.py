@@ -33,6 +33,7 @@ def configure(
     c.CourseDirectory.course_id = "block-by-block"
     c.Exchange.root = str(course / "exchange")  # else the formgrader warns that there is none
     c.HTMLExporter.exclude_anchor_links = True
+    c.Exporter.optimistic_validation = True  # once, and not after each step
     make_safe(c)
     c.LockCells.lock_solution_cells = False
     c.JudgeCells.sandbox = sandbox

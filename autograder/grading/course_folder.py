@@ -1,6 +1,5 @@
 """The folder in which nbgrader works, OUT/course, and the gradebook next to it."""
 
-import errno
 import hashlib
 import logging
 import os
@@ -8,6 +7,8 @@ import re
 import shutil
 import sys
 import urllib.parse
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.converters.base import BaseConverter, NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.dbutil import ALEMBIC_DIR
+from sqlalchemy import create_engine, event
+from sqlalchemy.engine import Engine
 from sqlalchemy.exc import ArgumentError, OperationalError
 from traitlets.config import Config, LoggingConfigurable
 
@@ -27,22 +30,44 @@ from autograder import builder, kernels
 from autograder.course import ROOT, CourseError, Lesson
 from autograder.grading.config import FILE, configure
 from autograder.grading.handing_over import handed_over
-from autograder.grading.judging import Judged
+from autograder.grading.judging import DISK, Judged
 from autograder.grading.outcomes import write_whole
 
-# nbgrader opens the gradebook a dozen times for a submission, and each time with a new engine that
-# compiles every query anew. Closing one ends its connections; it can then be used again.
-nbgrader.api.create_engine = cache(nbgrader.api.create_engine)
+
+@cache
+def _engine(url: str, **options: Any) -> Engine:
+    """The one engine for a gradebook: nbgrader would make a new one, which compiles every query
+    anew, a dozen times for a submission. Closing it ends its connections; it can be used again.
+    """
+    engine = create_engine(url, **options)
+    if engine.dialect.name == "sqlite":
+
+        @event.listens_for(engine, "connect")
+        def write_ahead(connection: Any, _: Any) -> None:
+            # nbgrader commits forty times for a submission, and each time would wait for the disk.
+            # So it waits once in a while; a kill loses nothing, and a power cut nothing but the
+            # last grades, which a rerun finds missing.
+            connection.execute("PRAGMA synchronous=NORMAL")
+
+    return engine
+
+
+nbgrader.api.create_engine = _engine
 # For a new gradebook it starts alembic as a command, which takes seconds and may not be on PATH.
 nbgrader.api.get_alembic_version = lambda: ScriptDirectory(ALEMBIC_DIR).get_current_head()
 
-DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
+
+LONGEST_ID = 120  # characters that nbgrader's tables have room for, and bytes that a folder has
 
 
 def nbgrader_id(student: str) -> str:
     """The student's name as nbgrader can bear it: it takes names for patterns and strips spaces."""
     pattern = r"[][*?%\x00-\x1f]|^\s|\s$"
-    return re.sub(pattern, lambda match: urllib.parse.quote(match[0], safe=""), student)
+    found = re.sub(pattern, lambda match: urllib.parse.quote(match[0], safe=""), student)
+    if len(found.encode()) > LONGEST_ID:
+        digest = hashlib.sha256(student.encode()).hexdigest()[:16]
+        found = found.encode()[: LONGEST_ID - 17].decode("utf-8", "ignore") + f"~{digest}"
+    return found
 
 
 class _Caught(logging.Handler):
@@ -63,6 +88,22 @@ class _Caught(logging.Handler):
             error = error.__cause__ or error.__context__
 
 
+@contextmanager
+def _write_ahead(url: str) -> Iterator[None]:
+    """Have SQLite write ahead meanwhile, and leave the gradebook in one file again."""
+    engine = _engine(url, echo=False, future=True)
+    if engine.dialect.name != "sqlite":
+        yield
+        return
+    with engine.connect() as held:  # or closing the last connection would end it each time
+        held.exec_driver_sql("PRAGMA journal_mode=WAL")
+        yield
+    with suppress(OperationalError), engine.connect() as last:  # who has it open may go on
+        last.exec_driver_sql("PRAGMA busy_timeout=1000")
+        last.exec_driver_sql("PRAGMA journal_mode=DELETE")
+    engine.dispose()
+
+
 class CourseFolder:
     """nbgrader's course in `out/course`: source, release, submitted, autograded and feedback."""
 
@@ -71,6 +112,13 @@ class CourseFolder:
         self.settings: dict[str, Any] = {"db_url": db_url, "sandbox": sandbox}
         self.root = out / "course"
         self.releases: dict[str, bytes] = {}
+        self._held = ExitStack()
+
+    def __enter__(self) -> "CourseFolder":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._held.close()
 
     def prepare(self, lessons: dict[str, Lesson]) -> None:
         """Make the folder and register the assignments; what is already there stays."""
@@ -79,7 +127,7 @@ class CourseFolder:
         try:
             (self.root / "exchange").mkdir(parents=True, exist_ok=True)
             more = "".join(f", {key}={value!r}" for key, value in self.settings.items() if value)
-            write_whole(self.root / "nbgrader_config.py", FILE.format(more=more))
+            write_whole(self.root / "nbgrader_config.py", FILE.format(more=more), private=True)
         except OSError as error:
             raise CourseError(f"Cannot write to {self.out}: {error.strerror}.") from error
         handler = logging.FileHandler(self.root / "nbgrader.log", encoding="utf-8")
@@ -87,7 +135,7 @@ class CourseFolder:
         log = logging.getLogger("autograder.grading")
         log.setLevel(logging.INFO)
         logging.raiseExceptions = False  # a log that can't be written is not worth a traceback
-        for one in (log, logging.getLogger("py.warnings")):
+        for one in (log, nbgrader.api.app_log, logging.getLogger("py.warnings")):
             one.handlers = [handler]
             one.propagate = False
         config = Config()
@@ -95,6 +143,7 @@ class CourseFolder:
         self.parent = LoggingConfigurable(config=config, log=log)
         self.db_url = str(config.CourseDirectory.db_url)
         self._open()
+        self._held.enter_context(_write_ahead(self.db_url))
         for stem, lesson in lessons.items():
             self._release(stem, lesson)
 
@@ -179,7 +228,9 @@ class CourseFolder:
         target.write_text(judged.notebook, "utf-8")
         with Gradebook(self.db_url) as gradebook:
             known = gradebook.update_or_create_student(name)
-            known.last_name = known.last_name or student  # what the formgrader lists
+            # What the formgrader lists; what is missing it would print as None.
+            known.last_name = known.last_name or student[:LONGEST_ID]
+            known.first_name, known.email = known.first_name or "", known.email or ""
             gradebook.db.commit()
         handed_over[name, stem] = judged
         try:

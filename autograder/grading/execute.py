@@ -12,7 +12,7 @@ from nbformat.v4 import new_output
 from autograder import course
 from autograder.course import Lesson
 from autograder.grading import reading
-from autograder.grading.sandbox import Kernel, KernelSource, Stopped
+from autograder.grading.sandbox import Kernel, KernelSource, SharedKernels, Stopped
 from autograder.judge.evaluate import judge
 from autograder.judge.exercise import Exercise
 from autograder.judge.report import Report
@@ -47,7 +47,9 @@ class KernelLink:
         return self._kernel.ask(self._name, request)
 
 
-def execute(nb: NotebookNode, lesson: Lesson, source: KernelSource, seed: int) -> Execution:
+def execute(
+    nb: NotebookNode, lesson: Lesson, source: KernelSource | SharedKernels, seed: int
+) -> Execution:
     """Run the cells of `nb` that its exercises need, and judge each where its check stands.
 
     `nb` has the release's grade cells; outputs are put into its cells. A cell that ends its kernel

@@ -160,6 +160,7 @@ class Renderer(IPythonRenderer):
         return f"<pre>{escape(body.strip())}</pre>"
 
 
+@lru_cache(200)  # those who answered alike have the same report
 def safe_html(html: str, ours: bool = False) -> str:
     """What is harmless in a piece of HTML; only `ours`, a report, keeps its styles."""
     if not ours:  # what is not wanted at all goes first: it makes the cleaner slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import shutil
 from dataclasses import dataclass, field
 from functools import cache
@@ -14,8 +15,11 @@ from nbformat.v4 import new_markdown_cell, new_notebook
 from autograder.course import CourseError, Lesson
 from autograder.grading.execute import execute, no_points
 from autograder.grading.restore import release_cells, restore
-from autograder.grading.sandbox import KernelSource, Limits, check_sandbox
+from autograder.grading.sandbox import KernelSource, Limits, SharedKernels, check_sandbox
 from autograder.grading.submissions import Unreadable, load, read
+
+# What goes wrong with a disk: no fault of a submission.
+DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,9 @@ def judge_submission(path: Path, lesson: Lesson, source: KernelSource, seed: int
         return nothing(lesson, str(error))
 
 
-def judge_bytes(data: bytes, lesson: Lesson, source: KernelSource, seed: int) -> Judged:
+def judge_bytes(
+    data: bytes, lesson: Lesson, source: KernelSource | SharedKernels, seed: int
+) -> Judged:
     """Judge a notebook that was read from a file already."""
     try:
         notebook, notes = read(data)
@@ -53,6 +59,8 @@ def judge_bytes(data: bytes, lesson: Lesson, source: KernelSource, seed: int) ->
     except CourseError:
         raise  # the sandbox itself does not work
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in DISK:
+            raise  # this machine's fault, which would meet everyone after it too
         # Whatever a submission makes go wrong here is its own outcome and nobody else's.
         return nothing(lesson, f"It could not be judged ({type(error).__name__}: {error}).")
     return Judged(
@@ -78,13 +86,18 @@ def nothing(lesson: Lesson, sentence: str) -> Judged:
 _folders: list[Path] = []
 
 
-@cache
-def kernel_source(lesson: Lesson, sandbox: str) -> KernelSource:
-    """This process's own source of kernels for a lesson; closed when the process ends.
+def new_source(lesson: Lesson, sandbox: str) -> KernelSource:
+    """A source of kernels for a lesson; it is to be closed.
 
     `sandbox` is "none", "bwrap" or "auto": both are bwrap, or a CourseError that says what to do.
     """
-    source = KernelSource(lesson, "none" if sandbox == "none" else "bwrap", Limits())
+    return KernelSource(lesson, "none" if sandbox == "none" else "bwrap", Limits())
+
+
+@cache
+def kernel_source(lesson: Lesson, sandbox: str) -> KernelSource:
+    """This process's own source of kernels for a lesson; closed when the process ends."""
+    source = new_source(lesson, sandbox)
     atexit.register(source.close)
     _folders.append(source.folder)
     return source

@@ -22,9 +22,15 @@ class Outcome:
     reason: str = ""
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old text or the new, never half of it."""
+def write_whole(path: Path, text: str, private: bool = False) -> None:
+    """Write a file so that a reader sees the old text or the new, never half of it.
+
+    A `private` one, which may hold a password, is for its owner alone.
+    """
     partial = path.with_name(f".{path.name}.partial")
+    if private:
+        partial.unlink(missing_ok=True)
+        partial.touch(mode=0o600)
     partial.write_text(text, "utf-8", newline="")
     os.replace(partial, path)
 
@@ -49,31 +55,55 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.entries: dict[tuple[str, str], dict[str, Any]] = {}
+        self._stale: set[tuple[str, str]] = set()
         self._seed: int | None = None
+        self._regrading = False  # a run that grades everything again has begun and not ended
         lines = path.read_text("utf-8").splitlines(keepends=True) if path.exists() else []
         for line in lines:
             if line.endswith("\n"):
-                entry = json.loads(line)
-                if "seed" in entry:
-                    self._seed = entry["seed"]
-                else:
-                    self.entries[entry["outcome"]["lesson"], entry["outcome"]["student"]] = entry
+                self._read(json.loads(line))
         if lines and not lines[-1].endswith("\n"):
             write_whole(path, "".join(lines[:-1]))
 
-    def seed(self, given: int | None, anew: bool) -> int:
-        """The seed to draw from: the one given, else the last run's, else (or `anew`) a new one."""
-        seed = given if given is not None else None if anew else self._seed
-        if seed is None:
-            seed = secrets.randbelow(2**31)
-        if seed != self._seed:
-            self._append({"seed": seed})
-        self._seed = seed
-        return seed
+    def _read(self, entry: dict[str, Any]) -> None:
+        if "seed" in entry:
+            self._seed = entry["seed"]
+        elif "regrading" in entry:
+            self._regrading = entry["regrading"]
+            if self._regrading:
+                self._stale = set(self.entries)
+        else:
+            key = entry["outcome"]["lesson"], entry["outcome"]["student"]
+            self.entries[key] = entry
+            self._stale.discard(key)
+
+    def begin(self, seed: int | None, regrade: bool) -> int:
+        """The seed of a run: the one given, else the last run's, else a new one.
+
+        With `regrade` nothing that was graded before counts, and a new seed is drawn; but one that
+        was interrupted goes on, whether the run after it asks for it or not.
+        """
+        if regrade and not self._regrading:
+            self._append({"regrading": True})
+            self._seed = None
+        chosen = seed if seed is not None else self._seed
+        if chosen is None:
+            chosen = secrets.randbelow(2**31)
+        if chosen != self._seed:
+            self._append({"seed": chosen})
+        return chosen
+
+    def end(self) -> None:
+        """A run has come to its end."""
+        if self._regrading:
+            self._append({"regrading": False})
 
     def find(self, student: str, lesson: str, fingerprint: str) -> Outcome | None:
+        """What came of a submission, if it is to be graded no more."""
         entry = self.entries.get((lesson, student))
         if entry is None or entry["fingerprint"] != fingerprint:
+            return None
+        if self._regrading and (lesson, student) in self._stale:
             return None
         return Outcome(**entry["outcome"])
 
@@ -91,9 +121,9 @@ class Ledger:
             "scores": scores,
             "mistakes": mistakes,
         }
-        self.entries[outcome.lesson, outcome.student] = entry
         self._append(entry)
 
     def _append(self, entry: dict[str, Any]) -> None:
+        self._read(entry)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry, ensure_ascii=False) + "\n")

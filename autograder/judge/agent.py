@@ -114,7 +114,10 @@ class Agent:
         with contextlib.ExitStack() as stack:
             if seed is not None:
                 stack.enter_context(torch.random.fork_rng(devices=self._cuda_devices()))
-                torch.manual_seed(seed)
+                # torch.manual_seed would also note the whole stack for a GPU that may come.
+                torch.default_generator.manual_seed(seed)
+                if self._device.type == "cuda":
+                    torch.cuda.manual_seed(seed)
             if meta:
                 stack.enter_context(MetaDevice())
             stack.enter_context(torch.set_grad_enabled(grad))

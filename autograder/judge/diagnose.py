@@ -112,7 +112,10 @@ def _behaviour(reply: dict[str, Any]) -> dict[str, Any]:
 
 
 def _said(error: dict[str, Any]) -> Any:
-    """What an error says; of an error that the answer raises itself the numbers, not the words."""
-    if error["code"].startswith(("raise", "assert")):
-        return re.findall(r"\d+", error["message"])
-    return error["message"]
+    """What an error says; of one that the answer raises itself numbers and names, not the words.
+
+    Python's own on wrong arguments begins with the function's name: "Mine.__init__() got an …".
+    """
+    if re.search(r"(?:^|:\s*)(?:raise|assert)\b", error["code"]):
+        return re.findall(r"\d+(?:\.\w+)*", error["message"])  # "0.weight" is not "0.bias"
+    return re.sub(r"^[\w.<>]+(?=\(\) (?:got|missing|takes) )", "", error["message"])

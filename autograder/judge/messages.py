@@ -2,6 +2,7 @@
 
 A message is 8 bytes of JSON length (big endian), the JSON, then a safetensors file. What is not
 JSON's own stands in the JSON as an object with one key, its kind: {"tuple": [...]}, {"tensor": 3}.
+A tensor whose axes lie in another order in memory, a transposed one, arrives like that.
 """
 
 from __future__ import annotations
@@ -52,9 +53,13 @@ def _pack(value: Any, tensors: dict[str, torch.Tensor]) -> Any:
         if value.device.type == "meta":
             return {"meta": [list(value.shape), _name(value.dtype)]}
         # A copy: safetensors refuses tensors that share memory, as in attention(x, x, x).
-        copy = value.detach().cpu().clone(memory_format=torch.contiguous_format)
-        tensors[str(len(tensors))] = copy
-        return {"tensor": str(len(tensors) - 1)}
+        copy = value.detach().cpu().clone()
+        axes = list(range(copy.dim()))
+        if not copy.is_contiguous():
+            axes.sort(key=copy.stride, reverse=True)
+        number = str(len(tensors))
+        tensors[number] = copy.permute(axes).contiguous()
+        return {"tensor": number if axes == sorted(axes) else [number, axes]}
     match value:
         case None | bool() | str():
             return value
@@ -93,6 +98,11 @@ def _unpack(value: Any, tensors: dict[str, torch.Tensor]) -> Any:
         raise ValueError("an object with one key was expected")
     ((kind, content),) = value.items()
     match kind:
+        case "tensor" if isinstance(content, list):
+            number, axes = content
+            if sorted(axes) != list(range(tensors[number].dim())):
+                raise ValueError("the axes of a tensor are missing")
+            return tensors[number].permute([axes.index(axis) for axis in range(len(axes))])
         case "tensor":
             return tensors[content]
         case "meta":

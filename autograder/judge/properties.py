@@ -9,7 +9,7 @@ import torch
 
 from autograder.judge.compare import close, same, shape_of, untouched
 from autograder.judge.draw import Draw
-from autograder.judge.subject import Description, Failure, Subject
+from autograder.judge.subject import Description, Failure, Outcome, Subject
 
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
@@ -32,10 +32,12 @@ def agrees_in_gradients(
         same(one, right, f"The gradient of `{name}`", rtol=1e-4, atol=1e-4)
 
 
-def keeps_dtypes(call: Callable[..., Any], *inputs: torch.Tensor) -> None:
+def keeps_dtypes(
+    call: Callable[..., Any], *inputs: torch.Tensor, dtypes: Sequence[torch.dtype] = DTYPES
+) -> None:
     """Fail unless `call` on inputs of each dtype returns that dtype, with about the same values."""
     plain = call(*inputs)
-    for dtype in DTYPES:
+    for dtype in dtypes:
         result = call(*(one.to(dtype) for one in inputs))
         shape_of(result, plain.shape)
         if result.dtype != dtype:
@@ -54,6 +56,23 @@ def keeps_dtypes(call: Callable[..., Any], *inputs: torch.Tensor) -> None:
         )
 
 
+def refuses(outcome: Outcome, when: str) -> str:
+    """The message of the ValueError that an attempt ended in; Failure if it ended otherwise."""
+    error, asked = outcome.error, f"{when}: a ValueError was asked for"
+    if error is None:
+        shape = getattr(outcome.value, "shape", None)
+        came = "a result" if shape is None else f"a result of shape {tuple(shape)}"
+        raise Failure(f"{asked}, and {came} came back.")
+    if error["type"] == "NotImplementedError":
+        raise Failure(f"{when}: the line `raise NotImplementedError()` still runs.")
+    if "ValueError" not in error["bases"]:
+        raise Failure(
+            f"{asked}, and it stopped with {error['type']} ({error['message'][:120]}). Test for it "
+            "and `raise ValueError(...)` yourself."
+        )
+    return str(error["message"])
+
+
 def has_parameters(module: Subject, expected: dict[str, float], width: int) -> None:
     """Fail unless `module` trains exactly these vectors of `width`, filled with these values."""
     found = module.describe()
@@ -69,8 +88,7 @@ def has_parameters(module: Subject, expected: dict[str, float], width: int) -> N
         same(start, torch.full_like(start, value), f"`{name}` of a new module")
     # A second name for an expected parameter trains nothing more.
     own = {found.parameters[name].storage for name in expected}
-    extra = [name for name, info in found.parameters.items() if info.storage not in own]
-    if extra:
+    if extra := _trained_besides(own, found):
         raise Failure(f"It also trains {', '.join(extra)}, which no formula here has.")
 
 
@@ -95,9 +113,17 @@ def has_layers(module: Subject, layers: dict[str, tuple[int, int]], bias: bool =
     own = {found.parameters[name].storage for name in shapes}
     if len(own) < len(shapes):
         raise Failure("Two of its layers share a weight: each has weights of its own.")
-    extra = [name for name, info in found.parameters.items() if info.storage not in own]
-    if extra:
+    if extra := _trained_besides(own, found):
         raise Failure(f"It also trains {', '.join(extra)}, which was not asked for.")
+
+
+def _trained_besides(own: set[int], found: Description) -> list[str]:
+    """The parameters that stand in no storage of `own` and are not frozen."""
+    return [
+        name
+        for name, info in found.parameters.items()
+        if info.storage not in own and info.requires_grad
+    ]
 
 
 def _missing_layer(name: str, found: Description) -> str:
@@ -136,10 +162,16 @@ def same_at_every_call(module: Subject, x: torch.Tensor, other: torch.Tensor) ->
 def owns_its_parameters(make: Callable[[], Subject], draw: Draw) -> None:
     """Fail if two modules share a parameter: loading one must leave the other as it was."""
     one, other = make(), make()
-    before = other.describe().state
-    one.load(**{name: draw.gain(*tensor.shape) for name, tensor in before.items()})
-    for name, tensor in other.describe().state.items():
-        same(tensor, before[name], f"`{name}` of one module, after another's was changed")
+    shapes: dict[int, tuple[str, tuple[int, ...]]] = {}  # one name for each: some have two
+    for name, info in other.describe(values=False).parameters.items():
+        shapes.setdefault(info.storage, (name, info.shape))
+    # Both are loaded: what a mistake's layers were drawn as must not matter.
+    kept, loaded = ({name: draw.gain(*shape) for name, shape in shapes.values()} for _ in range(2))
+    other.load(**kept)
+    one.load(**loaded)
+    found = other.describe().state
+    for name, tensor in kept.items():
+        same(found[name], tensor, f"`{name}` of one module, after another's was changed")
 
 
 def leaves_untouched(answer: Subject, **inputs: torch.Tensor) -> None:

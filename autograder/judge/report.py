@@ -165,7 +165,7 @@ class Report:
 
 
 def _title(mistake: str) -> str:
-    words = mistake.replace("_", " ")
+    words = mistake.replace("_s_", "'s ").replace("_", " ")
     return words[:1].upper() + words[1:]
 
 

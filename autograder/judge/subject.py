@@ -90,7 +90,11 @@ def _time_limit(seconds: float) -> Iterator[None]:
 
 
 class Recorder:
-    """A link that keeps every reply, so that two answers can be compared by all that they did."""
+    """A link that keeps every reply, so that two answers can be compared by all that they did.
+
+    Each call without a seed gets one of its own: an answer that draws numbers draws the same ones
+    in every run of a check, and others at its next call.
+    """
 
     def __init__(self, link: Link):
         self._link = link
@@ -98,6 +102,8 @@ class Recorder:
         self.left_traces = False  # objects made, values loaded: something to reset
 
     def perform(self, request: dict[str, Any]) -> dict[str, Any]:
+        if request["do"] == "call" and request.get("seed") is None:
+            request = {**request, "seed": len(self.replies)}
         reply = self._link.perform(request)
         self.left_traces |= request["do"] == "load" or isinstance(reply["value"], Handle)
         self.replies.append(reply)

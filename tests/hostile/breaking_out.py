@@ -83,9 +83,8 @@ quietly(write, {str(work.world.folder / "new")!r})
 for place in ("/", "/etc", "/usr", "/run", "/course", "/work", "/home"):
     quietly(write, place + "/hostile")
 quietly(shutil.rmtree, {str(work.world.folder)!r})
-for place in ("/course", "/usr/share", "/etc", "/run", "/work"):
-    shutil.rmtree(place, ignore_errors=True)
-os.system("rm -rf {work.world.folder} /home /root /work /var 2>/dev/null")
+shutil.rmtree("/course", ignore_errors=True)
+os.system("rm -rf {work.world.folder} /course/* 2>/dev/null")
 """,
     )
 

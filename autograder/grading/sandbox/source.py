@@ -1,8 +1,12 @@
-"""Where kernels come from: a warm process in a sandbox, which forks one for each submission."""
+"""Where kernels come from: a warm process in a sandbox, which forks one for each submission.
+
+The process that grades starts it, and gives its address to the workers, which ask it themselves.
+"""
 
 import contextlib
 import json
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -17,12 +21,34 @@ from typing import Any, Literal
 
 from autograder.course import CourseError, Lesson
 from autograder.grading.sandbox.command import below_tmp, check_sandbox, command, environment
+from autograder.grading.sandbox.inside.frames import Closed, send
 from autograder.grading.sandbox.kernel import Kernel
 from autograder.grading.sandbox.limits import FOLDER, FOLDERS, Limits
 from autograder.grading.sandbox.stage import stage
 
 MODULE = "autograder.grading.sandbox.inside.zygote"
 START_SECONDS = 120
+
+
+class Gone(CourseError):
+    """The warm process has ended, so there are no more kernels from it."""
+
+
+class SharedKernels:
+    """Kernels from a warm process that another process has started, at `address`."""
+
+    def __init__(self, address: str, limits: Limits) -> None:
+        self._address, self.limits = address, limits
+
+    @contextlib.contextmanager
+    def kernel(self) -> Iterator[Kernel]:
+        """A kernel for one submission; what it has started is ended at the end of the block."""
+        with _forked(self._address, None, None) as link:
+            kernel = Kernel(link, self.limits)
+            try:
+                yield kernel
+            finally:
+                kernel.close()
 
 
 class KernelSource:
@@ -99,22 +125,33 @@ class KernelSource:
         folder.chmod(0o777)  # its user may be another; folders above keep other people out
         return folder
 
-    @contextlib.contextmanager
-    def _started(self, connection: Any, folder: str | None = None) -> Iterator[socket.socket]:
-        request = json.dumps({"connection": connection, "folder": folder}).encode()
-        own = None
+    def start(self) -> None:
+        """Start the warm process, and return while it still imports."""
         with self._lock:
             if self._warm and (self._zygote is None or self._zygote.ended()):
+                if self._zygote is not None:
+                    self._zygote.close()
                 self._zygote = self._new_zygote({FOLDERS: self._folders})
-                self._warm = self._zygote.nested or not self._confined
-            zygote = self._zygote if self._warm else None
-        if zygote is None:
-            writable = {FOLDER: self._folders / folder} if folder else {}
-            zygote = own = self._new_zygote(writable)
+
+    def address(self) -> str:
+        """Where SharedKernels finds the warm process; "" where there can be none."""
+        self.start()
+        with self._lock:
+            if not self._warm or self._zygote is None:
+                return ""
+            self._zygote.wait_until_ready()
+            self._warm = self._zygote.nested or not self._confined
+            return self._zygote.address if self._warm else ""
+
+    @contextlib.contextmanager
+    def _started(self, connection: Any, folder: str | None = None) -> Iterator[socket.socket]:
+        address = self.address()
+        own = None
+        if not address:
+            own = self._new_zygote({FOLDER: self._folders / folder} if folder else {})
+            own.wait_until_ready()
         try:
-            with self._lock:
-                link = zygote.fork(request)
-            with link:
+            with _forked(own.address if own else address, connection, folder) as link:
                 yield link
         finally:
             if own is not None:
@@ -122,15 +159,38 @@ class KernelSource:
 
     def _new_zygote(self, writable: dict[str, Path]) -> "_Zygote":
         words = command(self._course, writable, self.limits.tmp_bytes) if self._confined else []
-        return _Zygote(words, self._course, self.limits, self._warm)
+        address = self.folder / secrets.token_hex(4)
+        return _Zygote(words, self._course, self.limits, self._warm, str(address))
+
+
+@contextlib.contextmanager
+def _forked(address: str, connection: Any, folder: str | None) -> Iterator[socket.socket]:
+    """The link to a new kernel's guard."""
+    request = json.dumps({"connection": connection, "folder": folder}).encode()
+    with socket.socket(socket.AF_UNIX) as link:
+        try:
+            link.connect(address)
+            send(link, b"N", request)
+        except (OSError, Closed) as error:
+            raise Gone("The warm process of the sandbox has ended.") from error
+        yield link
 
 
 class _Zygote:
-    """The warm process, and the socket over which it is asked for kernels."""
+    """The warm process, which forks a kernel for each that connects to its `address`.
 
-    def __init__(self, words: list[str], course: Path, limits: Limits, nest: bool) -> None:
+    It ends when this process does, since nobody holds the other end of `life` then.
+    """
+
+    nested = False
+
+    def __init__(
+        self, words: list[str], course: Path, limits: Limits, nest: bool, address: str
+    ) -> None:
         confined = bool(words)
-        self._requests, theirs = socket.socketpair()
+        self.address = address
+        self._ready = False
+        self._life, its_life = socket.socketpair()
         first, count = _spare_users() if confined and os.geteuid() == 0 else (0, 0)
         config = {
             "limits": asdict(limits),
@@ -139,7 +199,6 @@ class _Zygote:
             "confined": confined,
             "nest": nest and confined,
         }
-        program = [sys.executable, "-m", MODULE, str(theirs.fileno()), json.dumps(config)]
         self._log = tempfile.TemporaryFile()
         options: dict[str, Any] = {
             "stdin": subprocess.DEVNULL,
@@ -149,47 +208,40 @@ class _Zygote:
         }
         if not confined:
             options["env"] = {**os.environ, **environment(str(course)), **_own_places()}
-        with theirs:
+        with socket.socket(socket.AF_UNIX) as asked, its_life:
+            asked.bind(address)  # in a folder that is closed to other people
+            asked.listen(128)
+            handles = [asked.fileno(), its_life.fileno()]
+            program = [sys.executable, "-m", MODULE, *map(str, handles), json.dumps(config)]
             if count:
-                self._process = _start_with_users(words, program, theirs, options, first, count)
+                self._process = _start_with_users(words, program, handles, options, first, count)
             else:
-                self._process = subprocess.Popen(
-                    words + program, pass_fds=[theirs.fileno()], **options
-                )
-        self._requests.settimeout(START_SECONDS)
+                self._process = subprocess.Popen(words + program, pass_fds=handles, **options)
+
+    def wait_until_ready(self) -> None:
+        """Wait until it has imported everything; CourseError when it did not start."""
+        if self._ready:
+            return
+        self._life.settimeout(START_SECONDS)
         try:
-            ready = self._requests.recv(1)
+            said = self._life.recv(1)
         except (TimeoutError, OSError):
-            ready = b""
-        if ready not in (b"n", b"-"):
+            said = b""
+        if said not in (b"n", b"-"):
             self.close()
             self._log.seek(0)
-            said = self._log.read(100_000).decode("utf-8", "replace").strip().splitlines()[-1:]
-            raise CourseError(f"The sandbox did not start. It says: {''.join(said) or 'nothing'}")
-        self.nested = ready == b"n"
-
-    def fork(self, request: bytes) -> socket.socket:
-        """The other end of a new kernel's guard."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            try:
-                socket.send_fds(self._requests, [request], [theirs.fileno()])
-                # Taken; so that two requests never run into one.
-                if self._requests.recv(1) != b"f":
-                    raise ConnectionResetError
-            except OSError as error:
-                ours.close()
-                raise CourseError("The warm process of the sandbox has ended.") from error
-        return ours
+            last = self._log.read(100_000).decode("utf-8", "replace").strip().splitlines()[-1:]
+            raise CourseError(f"The sandbox did not start. It says: {''.join(last) or 'nothing'}")
+        self._ready, self.nested = True, said == b"n"
 
     def ended(self) -> bool:
         return self._process.poll() is not None
 
     def close(self) -> None:
         """Let it end by itself, which it does when nobody can ask it any more."""
-        self._requests.close()
+        self._life.close()
         try:
-            self._process.wait(5)
+            self._process.wait(5 if self._ready else 0)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -214,7 +266,7 @@ def _spare_users() -> tuple[int, int]:
 def _start_with_users(
     words: list[str],
     program: list[str],
-    theirs: socket.socket,
+    handles: list[int],
     options: dict[str, Any],
     first: int,
     count: int,
@@ -224,7 +276,7 @@ def _start_with_users(
     ready_in, ready = os.pipe()
     try:
         more = ["--userns-block-fd", str(ready_in), "--info-fd", str(info_out), "--cap-add", "ALL"]
-        fds = [theirs.fileno(), ready_in, info_out]
+        fds = [*handles, ready_in, info_out]
         process = subprocess.Popen([*words, *more, *program], pass_fds=fds, **options)
         os.close(info_out)
         info_out = -1

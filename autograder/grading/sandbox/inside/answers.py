@@ -29,9 +29,13 @@ class Answers:
                 return encode({"known": known})
             return encode(self._links[request["ask"]].perform(request["request"]))
         except KeyboardInterrupt:
-            return encode(failure("TooLong", f"it ran for more than {SECONDS:g} seconds"))
+            return self.too_long()
         except BaseException as error:
             return encode(failure(type(error).__name__, str(error)[:400]))
+
+    def too_long(self) -> bytes:
+        """The reply to a request that was interrupted."""
+        return encode(failure("TooLong", f"it ran for more than {SECONDS:g} seconds"))
 
 
 def failure(kind: str, message: str) -> dict[str, Any]:

@@ -22,12 +22,14 @@ import psutil
 import zmq
 
 from autograder.grading.sandbox.inside import linux
+from autograder.grading.sandbox.inside.agent_line import AgentLine
 from autograder.grading.sandbox.inside.frames import Closed, receive, send
 from autograder.grading.sandbox.inside.kernel import serve
 from autograder.grading.sandbox.inside.relay import Relay
 from autograder.grading.sandbox.limits import FOLDER, Limits
 
 LOOK_SECONDS = 0.1
+END_SECONDS = 1.0  # between the end of a kernel's sockets and its own
 OWN_BYTES = 1536 * 2**20  # a flood of messages ends the guard, and with it the kernel
 PAGE = resource.getpagesize()
 
@@ -49,8 +51,9 @@ def guard(link: socket.socket, limits: Limits, confined: bool, connection: Any) 
         connection = _private_connection()
     status = 0
     try:
-        kernel = _start(connection, limits, confined)
-        _Watch(link, limits, kernel).work(Relay(connection) if relay_it else None)
+        kernel, line = _start(connection, limits, confined)
+        relay = Relay(connection) if relay_it else None
+        _Watch(link, limits, kernel, AgentLine(line, limits.reply_bytes)).work(relay)
     except Ended as end:
         _say(link, end.why)
     except Closed:
@@ -85,8 +88,8 @@ def _private_connection() -> dict[str, Any]:
     }
 
 
-def _start(connection: dict[str, Any], limits: Limits, confined: bool) -> int:
-    """The process id of a kernel that is ready for its first request."""
+def _start(connection: dict[str, Any], limits: Limits, confined: bool) -> tuple[int, socket.socket]:
+    """A kernel that is ready for its first request: its process id, and a line to its agent."""
     ours, its = socket.socketpair()
     kernel = os.fork()
     if kernel == 0:
@@ -100,6 +103,7 @@ def _start(connection: dict[str, Any], limits: Limits, confined: bool) -> int:
     if ours.recv(1) != b"r":
         raise Ended(f"Its kernel did not start: {_wait(kernel)}.")
     linux.limit(resource.RLIMIT_DATA, OWN_BYTES)
+    _be_deaf()
     if confined:
         linux.dumpable(False)
     if connection["folder"] == FOLDER:
@@ -109,8 +113,15 @@ def _start(connection: dict[str, Any], limits: Limits, confined: bool) -> int:
         except PermissionError:
             pass  # without namespaces of our own; see the README on what is not defended
     ours.sendall(b"g")
-    ours.close()
-    return kernel
+    return kernel, ours
+
+
+def _be_deaf() -> None:
+    """Ignore what the kernel's user may send. Process 1 is spared most of it, but not what is sent
+    to one of its threads that blocks signals, as those of zmq do.
+    """
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _close_all_but(handle: int) -> None:
@@ -135,8 +146,8 @@ def _describe(status: int) -> str:
 
 
 class _Watch:
-    def __init__(self, link: socket.socket, limits: Limits, kernel: int) -> None:
-        self._link, self._limits, self._kernel = link, limits, kernel
+    def __init__(self, link: socket.socket, limits: Limits, kernel: int, agent: AgentLine) -> None:
+        self._link, self._limits, self._kernel, self._agent = link, limits, kernel, agent
         self._looked = 0.0
 
     def work(self, relay: Relay | None) -> None:
@@ -144,6 +155,7 @@ class _Watch:
         send(self._link, b"K")
         poller = zmq.Poller()
         poller.register(self._link, zmq.POLLIN)
+        poller.register(self._agent.link, zmq.POLLIN)
         if relay is not None:
             poller.register(relay.shell, zmq.POLLIN)
             poller.register(relay.iopub, zmq.POLLIN)
@@ -155,16 +167,29 @@ class _Watch:
                         relay.read(one)
                 result = relay.result()
                 if result is not None:
-                    kind, value = result
-                    body = value if isinstance(value, bytes) else json.dumps(value).encode()
-                    if kind == b"A" and len(body) > self._limits.reply_bytes:
-                        kind, body = b"L", str(len(body)).encode()
-                    send(self._link, kind, body)
+                    send(self._link, b"C", json.dumps(result).encode())
+            if self._agent.link.fileno() in ready:
+                self._pass_on_reply()
+            poller.modify(self._agent.link, zmq.POLLIN | (zmq.POLLOUT if self._agent.waits else 0))
             if self._link.fileno() in ready:
                 self._request(relay)
             if time.monotonic() > self._looked + LOOK_SECONDS:
                 self._look()
                 self._looked = time.monotonic()
+
+    def _pass_on_reply(self) -> None:
+        if self._agent.waits:
+            self._agent.write()
+        try:
+            reply = self._agent.read()
+        except EOFError:
+            deadline = time.monotonic() + END_SECONDS
+            while time.monotonic() < deadline:  # it is about to end, most likely
+                self._look()
+                time.sleep(0.005)
+            raise Ended("Its code closed what its kernel is asked through.") from None
+        if reply is not None:
+            send(self._link, *reply)
 
     def _request(self, relay: Relay | None) -> None:
         kind, body = receive(self._link)
@@ -173,8 +198,8 @@ class _Watch:
         elif relay is not None and kind == b"R":
             request = json.loads(body)
             relay.run(request["source"], request["room"])
-        elif relay is not None and kind == b"A":
-            relay.ask(body)
+        elif kind == b"A":
+            self._agent.ask(body)
 
     def _look(self) -> None:
         """Reap what has ended, and see that what runs stays within the limits."""

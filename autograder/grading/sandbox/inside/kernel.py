@@ -1,7 +1,8 @@
-"""The process in which a submission's code runs: ipykernel, and a handler for the judge."""
+"""The process in which a submission's code runs: ipykernel, and an agent for the judge."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -17,25 +18,40 @@ from ipykernel.kernelapp import IPKernelApp
 
 from autograder.grading.sandbox.inside import linux
 from autograder.grading.sandbox.inside.answers import Answers
+from autograder.grading.sandbox.inside.frames import receive, send
 from autograder.grading.sandbox.limits import Limits
 
 
 class CourseKernel(IPythonKernel):
-    """IPython's kernel, with one more message: `course_request`, answered by the agent."""
+    """IPython's kernel, as a course needs it."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.shell_handlers["course_request"] = self.course_request
         assert self.shell is not None
         # Its other modes spend half a minute on the traceback of a deep recursion.
         self.shell.InteractiveTB.set_mode("Plain")
         self.shell.ask_exit = lambda: None  # `quit()` behind an answer ends nothing
-        self._answers = Answers(self.shell.user_ns)
 
-    async def course_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
-        assert self.session is not None
-        reply = self._answers.handle(bytes(parent["buffers"][0]))
-        self.session.send(stream, "course_reply", {}, parent, ident=ident, buffers=[reply])
+
+class Line:
+    """Answers the guard between cells, in the thread that runs them."""
+
+    def __init__(self, guard: socket.socket, namespace: dict[str, Any]) -> None:
+        self._guard, self._answers = guard, Answers(namespace)
+        asyncio.get_event_loop().add_reader(guard, self._answer)
+
+    def _answer(self) -> None:
+        _, message = receive(self._guard)
+        try:
+            # As for a cell: only meanwhile does an interrupt reach this thread.
+            before = signal.signal(signal.SIGINT, signal.default_int_handler)
+            try:
+                reply = self._answers.handle(message)
+            finally:
+                signal.signal(signal.SIGINT, before)
+        except KeyboardInterrupt:
+            reply = self._answers.too_long()
+        send(self._guard, b"A", reply)
 
 
 def serve(connection: dict[str, Any], limits: Limits, confined: bool, guard: socket.socket) -> None:
@@ -66,8 +82,10 @@ def serve(connection: dict[str, Any], limits: Limits, confined: bool, guard: soc
     guard.sendall(b"r")
     if guard.recv(1) != b"g":
         os._exit(1)
-    guard.close()
+    assert app.shell is not None
+    line = Line(guard, app.shell.user_ns)
     app.start()
+    del line
 
 
 def _reseed() -> None:

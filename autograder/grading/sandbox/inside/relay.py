@@ -1,4 +1,4 @@
-"""Jupyter's messages between the guard and the kernel.
+"""Cells run by Jupyter's messages between the guard and the kernel.
 
 The process that grades never speaks to a kernel itself: it sends and gets plain frames of bounded
 size. What a kernel can do to a client with messages, it can do only to this relay, which ends with
@@ -19,7 +19,7 @@ IDLE_SECONDS = 2.0  # how long the "idle" of a cell may come after its reply
 
 
 class Relay:
-    """One request at a time: a cell to run, or a message for the agent."""
+    """One cell at a time."""
 
     def __init__(self, connection: dict[str, Any]) -> None:
         self._session = Session(key=connection["key"].encode())
@@ -34,7 +34,7 @@ class Relay:
             link.connect(at + str(connection[port]))
         self.iopub.poll(10_000)  # the welcome: from here on nothing is missed
         self._request: str | None = None
-        self._outputs: Outputs | None = None
+        self._outputs = Outputs(0)
         self._reply: dict[str, Any] | None = None
         self._idle = False
         self._replied = 0.0
@@ -48,18 +48,11 @@ class Relay:
             "allow_stdin": False,
             "stop_on_error": False,
         }
-        self._send("execute_request", content, [])
-        self._outputs = Outputs(room)
-
-    def ask(self, message: bytes) -> None:
-        self._send("course_request", {}, [message])
-        self._outputs = None
-
-    def _send(self, kind: str, content: dict[str, Any], buffers: list[Any]) -> None:
-        message = self._session.msg(kind, content)
+        message = self._session.msg("execute_request", content)
         self._request = message["msg_id"]
+        self._outputs = Outputs(room)
         self._reply, self._idle = None, False
-        self._session.send(self.shell, message, buffers=buffers)
+        self._session.send(self.shell, message)
 
     def read(self, link: Any) -> None:
         """Take in what has come on `link`; anything that is not as it should be is dropped."""
@@ -81,20 +74,15 @@ class Relay:
             self._reply, self._replied = message, time.monotonic()
         elif kind == "status":
             self._idle = self._idle or content["execution_state"] == "idle"
-        elif self._outputs is not None:
+        else:
             self._outputs.add(kind, content)
 
-    def result(self) -> tuple[bytes, Any] | None:
-        """What the request came to, once: outputs and whether it failed, or the agent's bytes."""
+    def result(self) -> dict[str, Any] | None:
+        """What the cell came to, once: its outputs, and whether it failed."""
         if self._request is None or self._reply is None:
             return None
-        if self._outputs is None:
-            self._request = None
-            buffers = self._reply["buffers"]
-            return b"A", bytes(buffers[0]) if buffers else b""
         if not self._idle and time.monotonic() < self._replied + IDLE_SECONDS:
             return None  # outputs may still come
         self._request = None
-        items = self._outputs.items()
         failed = self._reply["content"].get("status") != "ok"
-        return b"C", {"outputs": items, "failed": failed}
+        return {"outputs": self._outputs.items(), "failed": failed}

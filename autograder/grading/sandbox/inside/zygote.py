@@ -1,31 +1,34 @@
 """The warm process: it has imported what every notebook needs, and forks kernels on request.
 
-python -m autograder.grading.sandbox.inside.zygote FD CONFIG; requests come through the socket FD.
-It runs none of the student's code. When the socket closes it ends, and with it every kernel.
+python -m autograder.grading.sandbox.inside.zygote ASKED LIFE CONFIG: whoever connects to the socket
+ASKED gets a kernel. It runs none of the student's code. When the other end of the socket LIFE
+closes it ends, and with it every kernel.
 """
 
 from __future__ import annotations
 
-import array
 import gc
 import json
 import os
+import select
 import signal
 import socket
 import sys
+import time
 from typing import Any
 
 from autograder.grading.sandbox.inside import linux
-from autograder.grading.sandbox.inside.frames import send
+from autograder.grading.sandbox.inside.frames import Closed, receive, send
 from autograder.grading.sandbox.inside.isolate import become, isolate
 from autograder.grading.sandbox.limits import Limits
 
 COVERED = ("bus", "irq", "sys", "sysrq-trigger")  # bubblewrap covers these in root's /proc
+ASKING_SECONDS = 10.0  # between connecting and saying what is wanted
 
 
 class Zygote:
-    def __init__(self, requests: socket.socket, config: dict[str, Any]) -> None:
-        self._requests = requests
+    def __init__(self, asked: socket.socket, life: socket.socket, config: dict[str, Any]) -> None:
+        self._asked, self._life = asked, life
         self._limits = Limits(**config["limits"])
         self._keep = config["keep"]
         self._users = config["users"]  # how many users beside root are mapped here
@@ -45,23 +48,29 @@ class Zygote:
         if self._confined:
             linux.dumpable(False)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children that have ended leave no trace
-        self._requests.sendall(b"n" if self._nested else b"-")
+        self._life.sendall(b"n" if self._nested else b"-")
         while True:
-            data, handle = _receive(self._requests)
-            if not data:
+            ready, _, _ = select.select([self._asked, self._life], [], [])
+            if self._life in ready:
                 return
+            link, _ = self._asked.accept()
             self._started += 1
             if os.fork() == 0:
-                self._requests.close()
-                self._serve(json.loads(data), socket.socket(fileno=handle))
-            os.close(handle)
-            self._requests.sendall(b"f")
+                self._asked.close()
+                self._life.close()
+                self._serve(link)
+            link.close()
 
-    def _serve(self, request: dict[str, Any], link: socket.socket) -> None:
+    def _serve(self, link: socket.socket) -> None:
         """In the fork: become a guard; never returns."""
         from autograder.grading.sandbox.inside.guard import guard
 
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            _, body = receive(link, deadline=time.monotonic() + ASKING_SECONDS)
+            request = json.loads(body)
+        except (Closed, TimeoutError):
+            os._exit(1)
         try:
             self._settle(request["folder"])
         except OSError as error:
@@ -102,15 +111,7 @@ class Zygote:
         return ours.recv(1) == b"y"
 
 
-def _receive(link: socket.socket) -> tuple[bytes, int]:
-    """One request and the socket that came with it; empty when the other side has gone."""
-    handles = array.array("i")
-    data, extra, _, _ = link.recvmsg(65536, socket.CMSG_SPACE(handles.itemsize))
-    for _, _, content in extra:
-        handles.frombytes(content[: handles.itemsize])
-    return (data, handles[0]) if handles else (b"", -1)
-
-
 if __name__ == "__main__":
-    Zygote(socket.socket(fileno=int(sys.argv[1])), json.loads(sys.argv[2])).work()
+    asked, life = (socket.socket(fileno=int(handle)) for handle in sys.argv[1:3])
+    Zygote(asked, life, json.loads(sys.argv[3])).work()
     os._exit(0)  # at once: Python's own end takes a second with torch in it
