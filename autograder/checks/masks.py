@@ -15,6 +15,7 @@ from autograder.judge.properties import (
     agrees_in_gradients,
     has_layers,
     leaves_untouched,
+    refuses,
     same_at_every_call,
 )
 from autograder.judge.quiz import quiz
@@ -60,18 +61,6 @@ def mask_of(rule, rows, columns, draw):
     """The bool matrix of `rule(i, j)`, written out pair by pair."""
     table = [[rule(i, j) for j in range(columns)] for i in range(rows)]
     return torch.tensor(table, device=draw.device)
-
-
-def refuses(outcome, when):
-    """Fail unless the attempt raised a ValueError; `when` says what it was given."""
-    error = outcome.error
-    if error is None:
-        raise Failure(f"{when}: a ValueError was asked for, and none was raised.")
-    if "ValueError" not in error["bases"]:
-        raise Failure(
-            f"{when}: a ValueError was asked for, and it stopped with {error['type']} "
-            f"({error['message'][:120]}). Test for it and `raise ValueError(...)` yourself."
-        )
 
 
 # causal_blocked_mask
