@@ -76,6 +76,8 @@ def _changed(node: ast.AST) -> Iterator[str]:
         case ast.Attribute(ctx=ast.Store()) | ast.Subscript(ctx=ast.Store()):
             # `ManualLayerNorm.forward = ...` changes what ManualLayerNorm is.
             roots = [_root(node)]
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr="manual_seed"))):
+            return  # every demo begins so, and the judge draws from seeds of its own
         case ast.Expr(value=ast.Call(func=ast.Attribute() as method)):
             roots = [_root(method)]  # `table.append(1)`
         case _:
