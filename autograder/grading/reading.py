@@ -20,7 +20,7 @@ REACHES_ALL = {"eval", "exec", "globals", "locals", "vars", "setattr", "get_ipyt
 
 @dataclass
 class Cell:
-    """What a code cell binds and uses of the notebook's names.
+    """What a code cell binds, changes and uses of the notebook's names.
 
     An `opaque` one has magics, a star import, code made at run time, or no Python in it: what else
     it does can't be read.
@@ -28,6 +28,7 @@ class Cell:
 
     tree: ast.Module | None
     binds: set[str] = field(default_factory=set)
+    changes: set[str] = field(default_factory=set)
     uses: set[str] = field(default_factory=set)
     opaque: bool = False
 
@@ -58,7 +59,7 @@ def _parse(source: str) -> Cell | None:
         cell = Cell(tree)
         _enter(table, cell)
         for node in ast.walk(tree):
-            cell.binds.update(_changed(node))
+            cell.changes.update(_changed(node))
             if isinstance(node, ast.ImportFrom):
                 cell.opaque |= node.names[0].name == "*"
             elif isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -103,9 +104,13 @@ def needed(cells: list[Cell], names: Iterable[str], answers: Iterable[int]) -> s
     wanted = set(names)
     binding: dict[str, set[int]] = {}
     for place, cell in enumerate(cells):
-        for name in cell.binds:
+        for name in cell.binds | cell.changes:
             binding.setdefault(name, set()).add(place)
-    chosen = {place for place, cell in enumerate(cells) if cell.opaque or cell.binds & wanted}
+    chosen = {
+        place
+        for place, cell in enumerate(cells)
+        if cell.opaque or (cell.binds | cell.changes) & wanted
+    }
     chosen.update(answers)
     waiting = list(chosen)
     while waiting:

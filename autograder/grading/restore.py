@@ -32,6 +32,17 @@ def release_cells(lesson: Lesson) -> list[NotebookNode]:
     return [cell for cell in release.cells if "nbgrader" in cell.metadata]
 
 
+@cache
+def release_demos(lesson: Lesson) -> frozenset[str]:
+    """The sources of the release's other code cells: the demos, which students may change."""
+    release = builder.release(builder.source(lesson))
+    return frozenset(
+        cell.source
+        for cell in release.cells
+        if cell.cell_type == "code" and "nbgrader" not in cell.metadata
+    )
+
+
 def restore(nb: NotebookNode, originals: list[NotebookNode]) -> list[str]:
     """Make `nb` gradable in place; returns sentences that say which cells were not as they were.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -15,13 +16,19 @@ from autograder.judge.subject import Failure, LinkLost, LocalLink, Recorder, Sub
 
 
 def run_check(
-    exercise: Exercise, check: Check, link: Any, seed: int, device: str = "cpu"
+    exercise: Exercise,
+    check: Check,
+    link: Any,
+    seed: int,
+    device: str = "cpu",
+    follow: Callable[[dict[str, Any]], None] | None = None,
 ) -> tuple[str | None, list[dict[str, Any]]]:
     """Run one check over `link`: what it says against the answer (None: passed), and the replies.
 
     The draws depend on the seed, the exercise and the check alone, so every answer meets the same.
+    `follow` hears of each reply.
     """
-    recorder = Recorder(link)
+    recorder = Recorder(link, follow)
     answer = Subject(recorder, exercise.name, ruled_out=exercise.ruled_out)
     reference = Subject(LocalLink(Agent(exercise.reference, (), device)), "the reference")
     try:
@@ -58,12 +65,11 @@ def diagnose(
     the earlier one of equals.
     """
 
-    def tried(place: int, name: str) -> tuple[str | None, list[dict[str, Any]]]:
+    def tried(place: int, name: str) -> _Tried:
         return _try_mistake(exercise, place, name, seed, device)
 
     def matches(place: int, name: str) -> bool:
-        message, behaviour = tried(place, name)
-        return message is not None and alike(behaviour, behaviours[name])
+        return tried(place, name).fails_like(behaviours[name])
 
     behaviours = {name: [_behaviour(reply) for reply in failed[name]] for name in failed}
     places: dict[str, int] = {}
@@ -76,7 +82,7 @@ def diagnose(
         candidates = [
             place
             for place in range(len(exercise.mistakes))
-            if matches(place, name) and all(tried(place, other)[0] is None for other in passed)
+            if matches(place, name) and all(tried(place, other).passes() for other in passed)
         ]
         if candidates:
             places[name] = max(
@@ -85,15 +91,65 @@ def diagnose(
     return {name: exercise.mistakes[place] for name, place in places.items()}
 
 
+class _Differs(LinkLost):
+    """A mistake does something that the answer did not do, so the rest need not be seen."""
+
+
+class _Tried:
+    """What a check says against a mistake, and how the mistake behaves in it, as far as known.
+
+    It is found out when it is asked for, and no further than is needed to tell it from an answer:
+    most of a catalogue differs from an answer in the first reply.
+    """
+
+    def __init__(self, exercise: Exercise, place: int, name: str, seed: int, device: str):
+        self._exercise, self._seed, self._device = exercise, seed, device
+        self._answer = exercise.mistakes[place].answer
+        self._check = next(check for check in exercise.checks if check.name == name)
+        self._behaviour: list[dict[str, Any]] = []
+        self._whole = False
+        self._message: str | None = None
+
+    def passes(self) -> bool:
+        self._run(None)
+        return self._message is None
+
+    def fails_like(self, wanted: list[dict[str, Any]]) -> bool:
+        """Whether it fails the check and does all that an answer did, reply by reply."""
+        known = self._behaviour
+        if not all(alike(*pair) for pair in zip(known, wanted, strict=False)):
+            return False
+        self._run(wanted)
+        return self._whole and self._message is not None and alike(self._behaviour, wanted)
+
+    def _run(self, wanted: list[dict[str, Any]] | None) -> None:
+        """Find out the rest, or as much as is like `wanted`."""
+        if self._whole:
+            return
+        agent = agent_for(self._exercise, self._answer, self._device)
+        found: list[dict[str, Any]] = []
+
+        def follow(reply: dict[str, Any]) -> None:
+            found.append(_behaviour(reply))
+            place = len(found) - 1
+            if wanted is not None and not (
+                place < len(wanted) and alike(found[place], wanted[place])
+            ):
+                raise _Differs
+
+        try:
+            self._message, _ = run_check(
+                self._exercise, self._check, LocalLink(agent), self._seed, self._device, follow
+            )
+            self._whole = True
+        except _Differs:
+            agent.perform({"do": "reset", "target": 0})
+        self._behaviour = found
+
+
 @lru_cache(maxsize=4096)
-def _try_mistake(
-    exercise: Exercise, place: int, check_name: str, seed: int, device: str
-) -> tuple[str | None, list[dict[str, Any]]]:
-    """What a check says against a mistake, and the mistake's behaviour in it; kept for the next."""
-    link = LocalLink(agent_for(exercise, exercise.mistakes[place].answer, device))
-    check = next(check for check in exercise.checks if check.name == check_name)
-    message, replies = run_check(exercise, check, link, seed, device)
-    return message, [_behaviour(reply) for reply in replies]
+def _try_mistake(exercise: Exercise, place: int, check_name: str, seed: int, device: str) -> _Tried:
+    return _Tried(exercise, place, check_name, seed, device)
 
 
 def _behaviour(reply: dict[str, Any]) -> dict[str, Any]:

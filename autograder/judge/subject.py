@@ -11,7 +11,7 @@ import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -93,11 +93,11 @@ class Recorder:
     """A link that keeps every reply, so that two answers can be compared by all that they did.
 
     Each call without a seed gets one of its own: an answer that draws numbers draws the same ones
-    in every run of a check, and others at its next call.
+    in every run of a check, and others at its next call. `follow` hears of each reply.
     """
 
-    def __init__(self, link: Link):
-        self._link = link
+    def __init__(self, link: Link, follow: Callable[[dict[str, Any]], None] | None = None):
+        self._link, self._follow = link, follow
         self.replies: list[dict[str, Any]] = []
         self.left_traces = False  # objects made, values loaded: something to reset
 
@@ -107,6 +107,8 @@ class Recorder:
         reply = self._link.perform(request)
         self.left_traces |= request["do"] == "load" or isinstance(reply["value"], Handle)
         self.replies.append(reply)
+        if self._follow:
+            self._follow(reply)
         return reply
 
 

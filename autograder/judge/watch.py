@@ -108,7 +108,7 @@ class MetaDevice(TorchDispatchMode):
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         on_meta = any(tensor.device.type == "meta" for tensor in tensors)
         if not on_meta:
-            return func(*args, **kwargs)
+            return self._make(func, args, kwargs)
         self._refuse_mixture(name, args, tensors)
         device = kwargs.get("device")
         if name == "_to_copy" and device is not None and torch.device(device).type != "meta":
@@ -122,6 +122,14 @@ class MetaDevice(TorchDispatchMode):
         # takes a second.
         result = func(*tree_map(_stand_in, args), **tree_map(_stand_in, kwargs))
         return result if name == "_local_scalar_dense" else tree_map(_as_meta, result)
+
+    @staticmethod
+    def _make(func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator that has no operand on meta; what it makes there is made on the CPU."""
+        device = kwargs.get("device")
+        if device is None or torch.device(device).type != "meta":
+            return func(*args, **kwargs)
+        return tree_map(_as_meta, func(*args, **{**kwargs, "device": torch.device("cpu")}))
 
     @staticmethod
     def _copy(func: Any, args: Any, kwargs: Any) -> Any:
