@@ -16,6 +16,7 @@ import sysconfig
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -191,9 +192,8 @@ def measure(
     whole: int,
     plain_students: int,
     progress: Progress,
-) -> list[Row]:
-    """Rows for each lesson, size of class and number of workers; then a class with all lessons."""
-    rows: list[Row] = []
+) -> Iterator[Row]:
+    """A row for each lesson, size of class and number of workers; then a class with all lessons."""
     whole = whole if len(lessons) > 1 else 0
     total = len(lessons) * (2 + len(sizes) * len(workers)) + bool(whole) * len(workers)
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
@@ -205,13 +205,15 @@ def measure(
             hand_in(lesson, submitted, max(*sizes, whole, plain_students))
             one = bench.plain(lesson, submitted, plain_students)
             plains.append(one)
-            rows += [bench.row([one], submitted, size, n) for size in sizes for n in workers]
+            for size in sizes:
+                for n in workers:
+                    yield bench.row([one], submitted, size, n)
         if whole:
             everything = home / "everything"
             for lesson in lessons:
                 shutil.copytree(home / lesson.name, everything, dirs_exist_ok=True)
-            rows += [bench.row(plains, everything, whole, n) for n in workers]
-    return rows
+            for n in workers:
+                yield bench.row(plains, everything, whole, n)
 
 
 def main(words: list[str] | None = None) -> None:
@@ -234,15 +236,17 @@ def main(words: list[str] | None = None) -> None:
     with Progress(
         TextColumn("{task.description}"), *columns, console=Console(stderr=True)
     ) as progress:
-        rows = measure(
+        rows: list[Row] = []
+        for row in measure(
             lessons,
             chosen.students,
             chosen.workers,
             chosen.whole,
             chosen.plain_students,
             progress,
-        )
-    bench_report.write(rows, chosen.out)
+        ):
+            rows.append(row)
+            bench_report.write(rows, chosen.out)  # what is measured by now is kept
     print((chosen.out / "bench.md").read_text("utf-8"))
 
 

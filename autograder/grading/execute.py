@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
@@ -58,10 +58,7 @@ def execute(
     """
     done = Execution()
     exercises = course.exercises_of(lesson.name)
-    demos = release_demos(lesson)
-    cells = [
-        _read(cell.source, demos) if _is_code(cell) else reading.Cell(None) for cell in nb.cells
-    ]
+    cells = read_cells(nb, lesson)
     answers = [place for place, cell in enumerate(nb.cells) if _mark(cell).get("solution")]
     plan = sorted(reading.needed(cells, exercises, answers))
     plan = [place for place in plan if _is_code(nb.cells[place]) and not _grades(nb.cells[place])]
@@ -96,10 +93,17 @@ def execute(
     return done
 
 
-def _read(source: str, demos: frozenset[str]) -> reading.Cell:
-    """What is to be known of a cell; a demo as it was handed out changes nothing for an answer."""
-    cell = reading.read(source)
-    return replace(cell, changes=set()) if source in demos else cell
+def read_cells(nb: NotebookNode, lesson: Lesson) -> list[reading.Cell]:
+    """What the cells of a submission bind, change and use."""
+    cells = [
+        reading.read(cell.source) if _is_code(cell) else reading.Cell(None) for cell in nb.cells
+    ]
+    imported = set().union(*(cell.imports for cell in cells))
+    for cell, read in zip(nb.cells, cells, strict=True):
+        if cell.source in release_demos(lesson):
+            # As it was handed out: `nn.init.zeros_(branch.weight)` is no change to torch.
+            read.changes -= imported
+    return cells
 
 
 def _run(

@@ -20,7 +20,7 @@ REACHES_ALL = {"eval", "exec", "globals", "locals", "vars", "setattr", "get_ipyt
 
 @dataclass
 class Cell:
-    """What a code cell binds, changes and uses of the notebook's names.
+    """What a code cell binds, changes and uses of the notebook's names; `imports` are bound too.
 
     An `opaque` one has magics, a star import, code made at run time, or no Python in it: what else
     it does can't be read.
@@ -29,6 +29,7 @@ class Cell:
     tree: ast.Module | None
     binds: set[str] = field(default_factory=set)
     changes: set[str] = field(default_factory=set)
+    imports: set[str] = field(default_factory=set)
     uses: set[str] = field(default_factory=set)
     opaque: bool = False
 
@@ -93,6 +94,8 @@ def _enter(table: symtable.SymbolTable, cell: Cell) -> None:
         if top or symbol.is_global():
             if symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace():
                 cell.binds.add(symbol.get_name())
+            if symbol.is_imported():
+                cell.imports.add(symbol.get_name())
             if symbol.is_referenced():
                 cell.uses.add(symbol.get_name())
     for child in table.get_children():
