@@ -98,8 +98,8 @@ class _Differs(LinkLost):
 class _Tried:
     """What a check says against a mistake, and how the mistake behaves in it, as far as known.
 
-    It is found out when it is asked for, and no further than is needed to tell it from an answer:
-    most of a catalogue differs from an answer in the first reply.
+    It is found out when it is asked for, at first no further than is needed to tell it from an
+    answer: most of a catalogue differs from most answers in the first replies.
     """
 
     def __init__(self, exercise: Exercise, place: int, name: str, seed: int, device: str):
@@ -119,7 +119,7 @@ class _Tried:
         known = self._behaviour
         if not all(alike(*pair) for pair in zip(known, wanted, strict=False)):
             return False
-        self._run(wanted)
+        self._run(None if known else wanted)
         return self._whole and self._message is not None and alike(self._behaviour, wanted)
 
     def _run(self, wanted: list[dict[str, Any]] | None) -> None:
