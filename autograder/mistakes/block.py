@@ -737,7 +737,7 @@ GELU = [one for one in ALL if one[1] is not PostNorm]
 linears("relu_for_gelu", "Your activation is ReLU; GELU is asked for.", between(nn.ReLU()), to=GELU)
 linears(
     "tanh_form_of_gelu",
-    "Your GELU is the tanh form; the exact one is asked for. (GPT-2 has the tanh form.)",
+    "Your GELU is the tanh form, as in GPT-2; the exact one is asked for.",
     between(nn.GELU(approximate="tanh")),
     to=GELU,
 )
@@ -1651,12 +1651,6 @@ crosses(
     lambda self, h, memory, valid, memory_valid: self.cross_attention(h, memory),
 )
 crosses(
-    "target_s_padding_for_the_memory",
-    "You passed the target's padding to cross-attention. Its keys are the memory's: "
-    "`memory_valid_tokens`.",
-    lambda self, h, memory, valid, memory_valid: self.cross_attention(h, memory, key_valid=valid),
-)
-crosses(
     "causal_cross_attention",
     "Cross-attention is causal. The whole memory is known before the first token is written: no "
     "`causal` there.",
@@ -1696,10 +1690,19 @@ class OtherNames(nn.Module):
 
 
 decoder.add(
-    "paddings_exchanged",
-    "You exchanged the two paddings: x has `target_valid_tokens`, and the memory has "
-    "`memory_valid_tokens`.",
+    "padding_of_the_other",
+    "A padding went to the wrong attention. Self-attention reads the target and gets "
+    "`target_valid_tokens`; cross-attention reads the memory and gets `memory_valid_tokens`.",
     MemoryPaddingForTheTarget,
+    type(
+        "Wrong",
+        (Decoder,),
+        {
+            "cross": lambda self, h, memory, valid, memory_valid: self.cross_attention(
+                h, memory, key_valid=valid
+            )
+        },
+    ),
 )
 decoder.add(
     "arguments_called_otherwise",
