@@ -100,7 +100,7 @@ class Block:
 
     def last(self, sizes, branches):
         """The names of the weights and biases that these branches end in."""
-        names = []
+        names: list[str] = []
         for branch in branches:
             ends = self.linears(sizes)[2:], [f"{branch}.weight", f"{branch}.bias"]
             names += ends[branch != self.ffn]
@@ -576,8 +576,12 @@ def nothing_is_drawn(answer, module, call, what):
     Numbers that are drawn tell nothing of who drew them, so these calls are made aside.
     """
     one, other = drawn(answer, module, call)
-    if not torch.allclose(one, other, rtol=1e-4, atol=1e-4, equal_nan=True):
+    if not equal(one, other, near=1e-4):
         raise Failure(f"{what} two calls on the same x differ: something is dropped there.")
+
+
+def equal(one, other, near=1e-3):
+    return torch.allclose(one, other, rtol=near, atol=near, equal_nan=True)
 
 
 def drawn(answer, module, call):
@@ -615,20 +619,20 @@ def drops_in_training(block, answer, draw):
     """In training something on a branch is dropped, with the probability given."""
     call = block.inputs(draw, C)
     module, _ = block.make(answer, draw, dropout=0.5)
-    if torch.allclose(*drawn(answer, module, call), rtol=1e-3, atol=1e-3):
+    if equal(*drawn(answer, module, call)):
         raise Failure("In training, with `dropout=0.5`, a second call is equal: nothing drops.")
     module, weights = block.make(answer, draw, dropout=1.0, by_name=False)
     if draw.device != "cpu":  # some of torch's fused kernels on a GPU take no dropout of 1
         module.to(device="cpu")
         args, kwargs = call
         call = tuple(one.cpu() for one in args), {name: one.cpu() for name, one in kwargs.items()}
-    if not torch.allclose(*drawn(answer, module, call), rtol=1e-3, atol=1e-3, equal_nan=True):
+    if not equal(*drawn(answer, module, call)):
         raise Failure(
             "With `dropout=1.0` all is dropped that can be, so nothing is left to chance, and yet "
             "two calls differ: a dropout has another probability than the one given."
         )
     got, whole = module.call(*call).value, block.expect(weights, SIZES[0], *call)
-    if torch.allclose(got, whole, rtol=1e-3, atol=1e-3):
+    if equal(got, whole):
         raise Failure("In training, with `dropout=1.0`, nothing is dropped.")
 
 
@@ -738,10 +742,10 @@ def drops_a_tenth_by_default(answer, reference, draw):
     call = TRANSFORMER.inputs(draw, C)
     module, weights = TRANSFORMER.make(answer, draw, dropout=None)
     one, other = drawn(answer, module, call)
-    if torch.allclose(one, other, rtol=1e-3, atol=1e-3):
+    if equal(one, other):
         raise Failure("In training, with no dropout given, a second call is equal: nothing drops.")
     given, _ = TRANSFORMER.make(answer, draw, dropout=0.1, weights=weights)
-    if not torch.allclose(one, drawn(answer, given, call)[0], rtol=1e-3, atol=1e-3):
+    if not equal(one, drawn(answer, given, call)[0]):
         raise Failure("Without a dropout it does not do what it does with `dropout=0.1`.")
 
 

@@ -304,22 +304,11 @@ steps_of(
     "You normalized what comes out of a branch. In pre-norm the norm stands in front of it.",
     lambda x, norm, branch: x + norm(branch(x)),
 )
-steps_of(
-    "norm_on_the_sum_too",
-    "You normalized a sum. In pre-norm nothing stands on the sums; the norm behind the last one "
-    "stands once, behind the whole stack of blocks.",
-    lambda x, norm, branch: norm(x + branch(norm(x))),
-)
 either(
     "branch_missing",
     "A branch never writes: one of attention and the ffn is not called.",
     lambda x, norm, branch: x,
     everywhere=False,
-)
-steps_of(
-    "shortcut_doubled",
-    "x is added twice. It is added once.",
-    lambda x, norm, branch: 2 * x + branch(norm(x)),
 )
 flows(
     "one_norm_used_for_all",
@@ -464,11 +453,6 @@ post_either(
     "norm_missing",
     "A norm is never used. One stands on each of the two sums.",
     lambda x, norm, branch: x + branch(x),
-)
-post_either(
-    "norm_on_the_branch_alone",
-    "You normalized what comes out of a branch. In post-norm the norm stands on the sum.",
-    lambda x, norm, branch: x + norm(branch(x)),
 )
 post_either(
     "shortcut_missing",
@@ -680,12 +664,6 @@ parts(
     "norms_without_bias",
     "Your norms have no bias: RMSNorm has none, and LayerNorm has one unless you say `bias=False`.",
     every_norm(nn.RMSNorm),
-)
-parts(
-    "norms_without_parameters",
-    "Your norms train nothing (`elementwise_affine=False`, or a plain function). Each has a weight "
-    "and a bias.",
-    every_norm(lambda width: nn.LayerNorm(width, elementwise_affine=False)),
 )
 parts(
     "one_norm_too_many",
@@ -998,15 +976,6 @@ attends(
     to=MASKED,
 )
 attends(
-    "masks_exchanged",
-    "You exchanged the two masks: pairs (T, T) are `attn_mask`, keys (B, T) `key_padding_mask`.",
-    lambda m, attention, h, pairs, padding: read(attention, h, padding, pairs),
-    lambda m, attention, h, pairs, padding: attention(
-        h, h, h, pairs, attn_mask=padding, need_weights=False
-    )[0],
-    to=MASKED,
-)
-attends(
     "mask_by_position",
     "The fourth argument of nn.MultiheadAttention is `key_padding_mask`, not the mask of pairs. "
     "Pass both by name.",
@@ -1039,28 +1008,6 @@ def _later(h):
     return torch.ones(h.shape[1], h.shape[1], dtype=torch.bool, device=h.device).triu(1)
 
 
-attends(
-    "heads_ignored",
-    "`num_heads` is not used.",
-    lambda m, attention, h, pairs, padding: F.multi_head_attention_forward(
-        *3 * (h.transpose(0, 1),),
-        attention.embed_dim,
-        1,
-        attention.in_proj_weight,
-        attention.in_proj_bias,
-        None,
-        None,
-        False,
-        0.0,
-        attention.out_proj.weight,
-        attention.out_proj.bias,
-        training=False,
-        key_padding_mask=padding,
-        attn_mask=pairs,
-    )[0].transpose(0, 1),
-)
-
-
 def _batch_second(name):
     def change(module, width, heads, hidden):
         setattr(module, name, nn.MultiheadAttention(width, heads))
@@ -1077,6 +1024,14 @@ for catalogue, over, attention in (
         "Sentences read one another: nn.MultiheadAttention takes (T, B, C) unless you say "
         "`batch_first=True`.",
         _batch_second(attention),
+        to=[(catalogue, over)],
+    )
+    parts(
+        "heads_ignored",
+        "`num_heads` is not used.",
+        lambda m, width, heads, hidden, name=attention: setattr(
+            m, name, nn.MultiheadAttention(width, 1, batch_first=True)
+        ),
         to=[(catalogue, over)],
     )
     parts(
@@ -1262,35 +1217,9 @@ fuses(
     {"merge": lambda self, mixed: mixed.reshape(len(mixed), mixed.shape[2], -1)},
 )
 fuses(
-    "features_dealt_out_to_heads",
-    "You dealt the features out to the heads one by one. Head h gets the h-th slice.",
-    {"split": lambda self, third: third.unflatten(-1, (-1, self.heads)).permute(0, 3, 1, 2)},
-    {
-        "split": lambda self, third: third.unflatten(-1, (-1, self.heads)).permute(0, 3, 1, 2),
-        "merge": lambda self, mixed: mixed.permute(0, 2, 3, 1).flatten(2),
-    },
-)
-fuses(
     "a_single_head",
     "There is one head, whatever `heads` says.",
     {"split": lambda self, third: third[:, None], "merge": lambda self, mixed: mixed[:, 0]},
-)
-fuses(
-    "heads_on_the_token_axis",
-    "The heads are not in front of the tokens, so each token reads its own heads. "
-    "`transpose(1, 2)` after the split.",
-    {
-        "split": lambda self, third: third.unflatten(-1, (self.heads, -1)),
-        "merge": lambda self, mixed: mixed.flatten(2),
-        "blocked": lambda self, length, device: torch.ones(
-            self.heads, self.heads, dtype=torch.bool, device=device
-        ).triu(1),
-    },
-    {
-        "split": lambda self, third: third.unflatten(-1, (self.heads, -1)),
-        "merge": lambda self, mixed: mixed.flatten(2),
-        "blocked": lambda self, length, device: torch.zeros(1, dtype=torch.bool, device=device),
-    },
 )
 fuses(
     "not_scaled",
@@ -1318,11 +1247,6 @@ fuses(
     "not_causal",
     "It is not causal: tokens read the ones after them (`is_causal=True`, or a mask).",
     mask(lambda length, device: torch.zeros(1, dtype=torch.bool, device=device)),
-)
-fuses(
-    "past_blocked",
-    "Tokens read what comes after them and not what came before: the mask is transposed.",
-    mask(lambda length, device: _ones(length, device).tril(-1)),
 )
 fuses(
     "mask_inverted",
@@ -1513,14 +1437,6 @@ for catalogue, base in COURSE:
         to=[(catalogue, base)],
     )
     parts(
-        "torch_s_attention",
-        "Your attention is nn.MultiheadAttention. This block is made of the course's own parts.",
-        lambda m, width, heads, hidden: setattr(
-            m, "self_attention", nn.MultiheadAttention(width, heads, batch_first=True)
-        ),
-        to=[(catalogue, base)],
-    )
-    parts(
         "heads_ignored",
         "`num_heads` is not used.",
         lambda m, width, heads, hidden: setattr(
@@ -1544,22 +1460,6 @@ for catalogue, base in COURSE:
         "not.",
         {"finish": lambda self, x, valid: x.masked_fill(valid[:, :, None], 0.0)},
     )
-
-
-class SilencesAttentionAlone(Encoder):
-    def attend(self, h, valid):
-        return self.self_attention(h, key_valid=valid, query_valid=valid)
-
-    def finish(self, x, valid):
-        return x
-
-
-encoder.add(
-    "silenced_in_attention_alone",
-    "`query_valid` makes the rows zero that attention writes. x is added behind it, and the ffn "
-    "writes too: make rows of padding zero at the end.",
-    SilencesAttentionAlone,
-)
 
 
 class EncoderSilencedEarly(right.EncoderBlock):
@@ -1589,30 +1489,6 @@ for catalogue, early in ((encoder, EncoderSilencedEarly), (decoder, DecoderSilen
         "You made rows of padding zero before the ffn, which then writes its bias there. Make them "
         "zero at the end.",
         early,
-    )
-
-
-class EncoderKeepsPadding(Encoder):
-    kept = None
-
-    def attend(self, h, valid):
-        self.kept = valid if self.kept is None else self.kept
-        return super().attend(h, self.kept)
-
-
-class DecoderKeepsPadding(Decoder):
-    kept = None
-
-    def cross(self, h, memory, valid, memory_valid):
-        self.kept = memory_valid if self.kept is None else self.kept
-        return super().cross(h, memory, valid, self.kept)
-
-
-for catalogue, kept in ((encoder, EncoderKeepsPadding), (decoder, DecoderKeepsPadding)):
-    catalogue.add(
-        "padding_kept_from_another_call",
-        "The padding of one call is used in the next. Keep nothing from call to call.",
-        kept,
     )
 
 
@@ -1716,13 +1592,6 @@ add(
     "Cross-attention comes before self-attention. Tokens read those before them first, then the "
     "memory.",
     {"order": lambda self, pairs: [pairs[1], pairs[0], pairs[2]]},
-)
-add(
-    decoder,
-    Decoder,
-    "memory_behind_the_ffn",
-    "Cross-attention comes behind the ffn. The ffn is the last.",
-    {"order": lambda self, pairs: [pairs[0], pairs[2], pairs[1]]},
 )
 add(
     decoder,
