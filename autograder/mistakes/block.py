@@ -1430,7 +1430,7 @@ for catalogue, base in COURSE:
     parts(
         "no_rope",
         "Self-attention does not know where a token stands: make it with `use_rope=True`, and give "
-        "it no memory, not even x itself (a memory is never turned).",
+        "it no memory, not even x itself (a memory is never rotated).",
         lambda m, width, heads, hidden: setattr(
             m, "self_attention", ManualMultiHeadAttention(width, heads)
         ),
