@@ -12,6 +12,7 @@ from autograder.judge.agent import Agent
 from autograder.judge.compare import alike
 from autograder.judge.draw import Draw
 from autograder.judge.exercise import Check, Exercise, Mistake
+from autograder.judge.renaming import Renaming
 from autograder.judge.subject import Failure, LinkLost, LocalLink, Recorder, Subject
 
 
@@ -28,9 +29,10 @@ def run_check(
     The draws depend on the seed, the exercise and the check alone, so every answer meets the same.
     `follow` hears of each reply.
     """
-    recorder = Recorder(link, follow)
+    recorder = Recorder(Renaming(link), follow)
     answer = Subject(recorder, exercise.name, ruled_out=exercise.ruled_out)
-    reference = Subject(LocalLink(Agent(exercise.reference, (), device)), "the reference")
+    own = Renaming(LocalLink(Agent(exercise.reference, (), device)))
+    reference = Subject(own, "the reference")
     try:
         check.run(answer, reference, Draw(seed, exercise.name, check.name, device=device))
     except Failure as failure:
@@ -159,12 +161,23 @@ def _behaviour(reply: dict[str, Any]) -> dict[str, Any]:
     error = reply["error"] and (reply["error"]["type"], _said(reply["error"]))
     value = reply["value"]
     if isinstance(value, dict) and "module" in value:
-        value = {key: value[key] for key in value if key not in ("bases", "modules")}
+        value = {key: _in_order(value[key]) for key in value if key not in ("bases", "modules")}
     return {
         "value": value,
         "error": error,
         **{key: reply.get(key) for key in ("arguments", "gradients", "parameters")},
     }
+
+
+def _in_order(part: Any) -> Any:
+    """The rows of a description, in whatever order an answer made its parts."""
+    if not (isinstance(part, list) and all(isinstance(row, list) for row in part)):
+        return part
+    numbers: dict[str, int] = {}  # storages are numbered as they come
+    return [
+        [*row[:5], *(numbers.setdefault(str(one), len(numbers)) for one in row[5:])]
+        for row in sorted(part, key=str)
+    ]
 
 
 def _said(error: dict[str, Any]) -> Any:

@@ -100,15 +100,17 @@ class Recorder:
         self._link, self._follow = link, follow
         self.replies: list[dict[str, Any]] = []
         self.left_traces = False  # objects made, values loaded: something to reset
+        self.keeps = True
 
     def perform(self, request: dict[str, Any]) -> dict[str, Any]:
         if request["do"] == "call" and request.get("seed") is None:
             request = {**request, "seed": len(self.replies)}
         reply = self._link.perform(request)
         self.left_traces |= request["do"] == "load" or isinstance(reply["value"], Handle)
-        self.replies.append(reply)
-        if self._follow:
-            self._follow(reply)
+        if self.keeps:
+            self.replies.append(reply)
+            if self._follow:
+                self._follow(reply)
         return reply
 
 
@@ -283,6 +285,30 @@ class Subject:
 
     def to(self, dtype: torch.dtype | None = None, device: str | None = None) -> Subject:
         return self._act(do="move", dtype=dtype, device=device)
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """What is done in here prepares a check: no mistake is recognised by it, or missed."""
+        recorder = self._link if isinstance(self._link, Recorder) else Recorder(self._link)
+        recorder.keeps = False
+        try:
+            yield
+        finally:
+            recorder.keeps = True
+
+    def rename(self, *parts: str) -> Subject:
+        """Call the parameters inside each of `parts` by shape: "ffn.0", "ffn.1", largest first.
+
+        For parts whose insides are free. It holds for this object, in all that follows.
+        """
+        return self._act(do="rename", parts=list(parts))
+
+    def beside(self, name: str) -> Subject | None:
+        """What the module or notebook of this function calls `name`: an earlier answer, or None."""
+        path = [["attribute", "__globals__"], ["item", name]]
+        reply = self._perform(do="read", path=path)
+        found = None if reply["error"] else walk(reply["value"], self._take_over)
+        return found if isinstance(found, Subject) else None
 
     def item(self, key: Any) -> Any:
         """`answer[key]`."""
