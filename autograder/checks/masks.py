@@ -15,7 +15,7 @@ from autograder.judge.properties import (
     agrees_in_gradients,
     has_layers,
     leaves_untouched,
-    owns_its_parameters,
+    refuses,
     same_at_every_call,
 )
 from autograder.judge.quiz import quiz
@@ -61,18 +61,6 @@ def mask_of(rule, rows, columns, draw):
     """The bool matrix of `rule(i, j)`, written out pair by pair."""
     table = [[rule(i, j) for j in range(columns)] for i in range(rows)]
     return torch.tensor(table, device=draw.device)
-
-
-def refuses(outcome, when):
-    """Fail unless the attempt raised a ValueError; `when` says what it was given."""
-    error = outcome.error
-    if error is None:
-        raise Failure(f"{when}: a ValueError was asked for, and none was raised.")
-    if "ValueError" not in error["bases"]:
-        raise Failure(
-            f"{when}: a ValueError was asked for, and it stopped with {error['type']} "
-            f"({error['message'][:120]}). Test for it and `raise ValueError(...)` yourself."
-        )
 
 
 # causal_blocked_mask
@@ -700,11 +688,11 @@ def loaded(answer, draw, width, heads, *args, size=0.6, **kwargs):
     return module.load(**weights).eval(), weights
 
 
-def turned(x, start=0):
-    """RoPE as multiplication by complex numbers, for tokens at `start`, `start` + 1, …"""
+def turned(x):
+    """RoPE as multiplication by complex numbers, for tokens at 0, 1, 2, …"""
     width = x.shape[-1]
     speed = [10000 ** (-2 * i / width) for i in range(width // 2)]
-    place = torch.arange(start, start + x.shape[-2], dtype=torch.float64, device=x.device)
+    place = torch.arange(x.shape[-2], dtype=torch.float64, device=x.device)
     angles = place[:, None] * torch.tensor(speed, dtype=torch.float64, device=x.device)
     pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], width // 2, 2).contiguous())
     return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
@@ -749,11 +737,10 @@ def valid_tokens(draw, length, left=True):
     )
 
 
-def agree(tried, **tolerances):
+def agree(tried):
     """Fail unless each result is what the module has to return, to float32's digits."""
-    usual = {"rtol": 2e-4, "atol": 2e-4} | tolerances
     for what, got, right in tried:
-        same(got, right.to(getattr(got, "dtype", torch.float32)), f"{what} the output", **usual)
+        same(got, right.float(), f"{what} the output", rtol=2e-4, atol=2e-4)
 
 
 @multi_head.check(points=1)
@@ -945,7 +932,8 @@ def drops_weights(answer, reference, draw):
     for by_name in (True, False):
         p = draw.number(0.3, 0.6)
         module, x, bias = with_visible_weights(answer, draw, p, by_name)
-        result = module.train().call((x,), seed=draw.integers(0, 1000).item()).value
+        seeds = draw.integers(0, 1000).item(), 1000
+        result, again = (module.train().call((x,), seed=seed).value for seed in seeds)
         shape_of(result, x.shape)
         seen = (result - bias).unflatten(-1, (3, 2, 2))  # (B, Tq, H, Tk, twice the same)
         kept = seen > 0.25
@@ -960,6 +948,8 @@ def drops_weights(answer, reference, draw):
         for axis in range(4):
             if torch.equal(kept, kept.narrow(axis, 0, 1).expand_as(kept)):
                 raise Failure(f"{what} is dropped on its own, not together with others.")
+        if torch.equal(result, again):
+            raise Failure(f"{what} is drawn anew at each call. Two calls dropped the same ones.")
 
 
 @multi_head.check(points=1, needs=["attends_in_heads"])
@@ -1202,7 +1192,11 @@ def is_the_same_at_every_call(answer, reference, draw):
 @multi_head.check(points=1, needs=["has_four_projections"])
 def owns_its_projections(answer, reference, draw):
     """Two modules do not share weights."""
-    owns_its_parameters(lambda: answer.call((6, 2), seed=0).value, draw)
+    first, weights = loaded(answer, draw, 6, 2)
+    loaded(answer, draw, 6, 2)
+    found = first.describe().state
+    for name, right in weights.items():
+        same(found[name], right, f"`{name}` of one module, after another's was changed")
 
 
 @multi_head.check(points=1, needs=["attends_in_heads"])

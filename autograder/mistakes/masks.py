@@ -2267,6 +2267,13 @@ class DropsWithoutScaling(Attention):
         return self.dropout(weights) * (1 - self.dropout.p if self.training else 1.0)
 
 
+class DropsTheSame(Attention):
+    def drop(self, weights):
+        generator = torch.Generator().manual_seed(0)
+        kept = (torch.rand(weights.shape, generator=generator) >= self.dropout.p).to(weights)
+        return weights * kept / (1 - self.dropout.p) if self.training else weights
+
+
 class DropsWholeRows(Attention):
     def drop(self, weights):
         return weights * self.dropout(torch.ones_like(weights[..., :1]))
@@ -2350,6 +2357,11 @@ heads(
     "dropout_without_scaling",
     "What is left after the dropout is scaled by 1 / (1 - p). `nn.Dropout` does that.",
     DropsWithoutScaling,
+)
+heads(
+    "the_same_dropped_at_every_call",
+    "You drop the same weights at every call. They are drawn anew each time: `self.dropout`.",
+    DropsTheSame,
 )
 heads(
     "whole_rows_dropped",
