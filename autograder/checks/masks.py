@@ -1152,7 +1152,7 @@ def is_the_same_at_every_call(answer, reference, draw):
     module, _ = loaded(answer, draw, 12, 3, use_rope=True)
     x = draw.normal(2, 4, 12)
     before = module(x, causal=True)
-    module(2 * draw.normal(3, 6, 12))
+    module(2 * draw.normal(3, 6, 12), causal=True)
     module(draw.normal(2, 3, 12), causal=True, use_cache=True)
     same(module(x, causal=True), before, "A second call on the same x")
 

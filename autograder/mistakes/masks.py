@@ -662,7 +662,7 @@ scaled(
 )
 scaled(
     "scaled_by_the_width",
-    "You divided by D. It is the root of D: `math.sqrt(query.shape[-1])`.",
+    "You divided by D, or twice by its root. It is the root of D: `math.sqrt(query.shape[-1])`.",
     lambda query, key: 1 / query.shape[-1],
 )
 scaled(
@@ -1239,7 +1239,8 @@ heads(
 )
 heads(
     "no_output_projection",
-    "There is no `output_projection`, so the heads stay side by side and are never mixed.",
+    "There is no `output_projection` once `__init__` has run. Make it there: it mixes what the "
+    "heads found.",
     layers(
         lambda self, width: _each_layer(
             self, lambda name: nn.Linear(width, width), ("query", "key", "value")
@@ -1374,7 +1375,8 @@ heads(
 )
 heads(
     "scaled_by_the_head_s_width",
-    "You divided by D. It is the root of D.",
+    "You divided by D in all. It is the root of D, once: `F.scaled_dot_product_attention` divides "
+    "by itself.",
     scale(lambda self, query: 1 / query.shape[-1]),
 )
 heads(
@@ -1642,9 +1644,9 @@ heads(
     weighs(filled(lambda scores: -1e9)),
 )
 heads(
-    "nan_cleaned_at_the_end",
-    "You cleaned NaN out of the result (`nan_to_num`), where a token that sees nothing has the "
-    "output's bias; and NaN still comes back to the weights. Make no NaN: use `masked_softmax`.",
+    "rows_that_see_nothing_are_zero",
+    "The output of a token that sees nobody is the bias of `output_projection`, since its weights "
+    "are 0; yours is 0. If you cleaned NaN away at the end, make none: use your `masked_softmax`.",
     {
         **weighs(filled(lambda scores: -math.inf)),
         "silence": lambda self, output, query_valid, key_valid: Attention.silence(
@@ -2010,7 +2012,8 @@ heads(
 )
 heads(
     "cache_ignored",
-    "You ignore the cache, so new tokens see each other alone.",
+    "You ignore the cache, so new tokens see each other alone. One that is given is used, with "
+    "`use_cache` or without.",
     {"remembered": lambda self, cache: KVCache()},
     {"extend": lambda self, past, key, value: KVCache(key, value)},
     UsesACacheWithUseCacheAlone,
@@ -2065,8 +2068,8 @@ heads(
 )
 heads(
     "cached_padding_seen",
-    "With a cache you use `key_valid` for the new tokens alone, and cached padding is seen. It "
-    "covers all tokens so far.",
+    "With a cache you use `key_valid` for the new tokens alone, or not at all, and cached padding "
+    "is seen. It covers all tokens so far.",
     NewKeyValidAlone,
     NoKeyValidWithACache,
 )
