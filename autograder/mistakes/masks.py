@@ -1944,6 +1944,12 @@ class NoneOnTheFirstCall(Attention):
         return super().forward(query_input, memory, cache=cache, use_cache=use_cache, **options)
 
 
+class OldCache(Attention):
+    def forward(self, query_input, memory=None, *, cache=None, use_cache=False, **options):
+        result = super().forward(query_input, memory, cache=cache, use_cache=use_cache, **options)
+        return (result[0], cache or KVCache()) if use_cache else result
+
+
 class NewTokensAlone(Attention):
     def extend(self, past, key, value):
         self.new = KVCache(key, value)
@@ -2011,6 +2017,11 @@ heads(
     NoneOnTheFirstCall,
 )
 heads(
+    "old_cache_returned",
+    "You returned the cache that you were given. The new tokens have to be in the one you return.",
+    OldCache,
+)
+heads(
     "cache_ignored",
     "You ignore the cache, so new tokens see each other alone. One that is given is used, with "
     "`use_cache` or without.",
@@ -2039,6 +2050,11 @@ heads(
     "You cut new keys and values out of the gradient on their way into the cache (`.detach()` or "
     "`no_grad`). Store them as they are.",
     CachesWithoutGradient,
+    {
+        "give": lambda self, output, cache, use_cache, weights: (
+            (output, KVCache(cache.keys.detach(), cache.values.detach())) if use_cache else output
+        )
+    },
 )
 heads(
     "given_cache_changed",
