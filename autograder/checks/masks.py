@@ -408,7 +408,7 @@ def right_weights(query, key, value, allowed=None):
     return F.scaled_dot_product_attention(query.double(), key.double(), rows, attn_mask=allowed)
 
 
-LEADING = ((3,), (1, 2), (), (2, 1, 3))
+LEADING = ((1, 2), (), (2, 1, 3))
 
 
 def attends(answer, tried, *parts):
@@ -564,11 +564,13 @@ def cache_of(value, what="What came back"):
     return value
 
 
-def holds(cache, what, **right):
+def holds(cache, what, computed=False, **right):
     """Fail unless `cache` has these `keys`, `values` (None: it is empty) and this `length`.
 
-    All of them are read before one is judged, so that two answers are compared by the same.
+    All of them are read before one is judged, so that two answers are compared by the same. What
+    was `computed` in float32 before it was stored is judged to float32's digits.
     """
+    digits: dict = {"rtol": 1e-4, "atol": 2e-4} if computed else {}
     cache = cache_of(cache, what)
     found = [(name, cache.attribute(name), right[name]) for name in right]
     for name, got, wanted in found:
@@ -577,8 +579,7 @@ def holds(cache, what, **right):
         elif wanted is None and got is not None:
             raise Failure(f"`{name}` of {what} is not None; an empty cache has None there.")
         elif wanted is not None:
-            # Float32 rounds the projections before the cache; a cache itself changes no digit.
-            same(got, wanted, f"`{name}` of {what}", rtol=1e-4, atol=2e-4)
+            same(got, wanted, f"`{name}` of {what}", **digits)
 
 
 def counts(length, right, what):
@@ -654,11 +655,9 @@ def lets_gradients_through(answer, reference, draw):
 def cache_keeps_dtype_and_device(answer, reference, draw):
     """Keys and values keep their dtype and stay on their device."""
     parts = [tokens(draw, 2), tokens(draw, 3)]
-    for dtype in (torch.float64, torch.float16):
-        old, new = ([one.to(dtype) for one in part] for part in parts)
-        keys, values = (torch.cat(pair, dim=2) for pair in zip(old, new, strict=True))
-        what = f"a cache of {name_of(dtype)} tokens"
-        holds(append(answer(*old), *new), what, keys=keys, values=values)
+    old, new = ([one.half() for one in part] for part in parts)
+    keys, values = (torch.cat(pair, dim=2) for pair in zip(old, new, strict=True))
+    holds(append(answer(*old), *new), "a cache of float16 tokens", keys=keys, values=values)
     cache = answer.on_meta()
     for part in parts:
         if not isinstance(cache, Subject):
@@ -840,12 +839,9 @@ def silences_padded_queries(answer, reference, draw):
 def looks_back_only(answer, reference, draw):
     """With `causal` a token sees itself and what came before it."""
     module, weights = loaded(answer, draw, 12, 3)
-    tried = []
-    for length in (5, 1):
-        x = draw.normal(3, length, 12)
-        right = right_heads(weights, 3, x, allowed=allowed_for(draw, length, length, causal=True))
-        tried.append((f"With `causal` and T = {length}", module(x, causal=True), right))
-    agree(tried)
+    x = draw.normal(3, 5, 12)
+    right = right_heads(weights, 3, x, allowed=allowed_for(draw, 5, 5, causal=True))
+    agree([("With `causal`", module(x, causal=True), right)])
 
 
 @multi_head.check(points=2, needs=["hides_padded_keys", "looks_back_only"])
@@ -984,7 +980,7 @@ def returns_a_cache(answer, reference, draw):
     output, cache = output_and_cache(module(x, use_cache=True), "With `use_cache`")
     agree([("With `use_cache`", output, right_heads(weights, 3, x))])
     keys, values = (projected(weights, name, x, 3).float() for name in ("key", "value"))
-    holds(cache, "the cache that came back", keys=keys, values=values, length=4)
+    holds(cache, "the cache that came back", computed=True, keys=keys, values=values, length=4)
 
 
 @multi_head.check(points=3, needs=["returns_a_cache", "looks_back_only"])
@@ -1008,7 +1004,7 @@ def turns_new_keys_from_where_they_stand(answer, reference, draw):
     agree([(f"With `use_rope` in chunks of {chunks}", got, right)])
     keys, values = (projected(weights, name, x, 3) for name in ("key", "value"))
     what = "the last cache, `use_rope`,"
-    holds(cache, what, keys=turned(keys).float(), values=values.float())
+    holds(cache, what, computed=True, keys=turned(keys).float(), values=values.float())
 
 
 @multi_head.check(points=2, needs=["goes_on_from_a_cache", "joins_causal_and_padding"])
@@ -1020,7 +1016,7 @@ def hides_padding_in_the_cache(answer, reference, draw):
     got, cache = in_chunks(module, x, chunks, valid, causal=True)
     agree([(f"With `key_valid` in chunks of {chunks}", got, right)])
     keys = projected(weights, "key", x, 3).float()
-    holds(cache, "the last cache, padding or not,", keys=keys)
+    holds(cache, "the last cache, padding or not,", computed=True, keys=keys)
 
 
 @multi_head.check(points=1, needs=["returns_a_cache"])
@@ -1048,7 +1044,7 @@ def leaves_a_given_cache_alone(answer, reference, draw):
     module(other, cache=cache, use_cache=True)
     again = module(x[:, 3:], cache=cache)
     keys = projected(weights, "key", x[:, :3], 3).float()
-    holds(cache, "a cache that was used twice", keys=keys)
+    holds(cache, "a cache that was used twice", computed=True, keys=keys)
     agree(
         [("The second of two that go on from one cache:", again, right_heads(weights, 3, x)[:, 3:])]
     )
