@@ -122,7 +122,9 @@ def test_time_that_runs_out_in_the_judge_spoils_no_later_check(monkeypatch):
     for part in range(1, 60):
         with monkeypatch.context() as short:
             short.setattr("autograder.judge.subject.SECONDS", part / 30_000)
-            evaluate("layer_norm", right)
+            evaluate(
+                "layer_norm", right, seed=1000 + part
+            )  # mistakes that ran out of time are kept
         assert evaluate("layer_norm", right).passed
 
 
