@@ -310,10 +310,10 @@ def shared_checks(model, parts, formula):
             module.on_meta(ids, causal=True)
 
     def drops_in_training_alone(answer, reference, draw):
-        ids, default = some_ids(draw), model is TINY
-        for options, drops in (({"dropout": 0.5}, True), ({}, default), ({"dropout": 0.0}, False)):
-            if not options and not default:
-                continue  # 0.0 if not given: so the other checks call it
+        ids, cases = some_ids(draw), [({"dropout": 0.5}, True), ({}, model is TINY)]
+        if model is TINY:
+            cases.append(({"dropout": 0.0}, False))
+        for options, drops in cases:
             module, said = model.make(answer, draw, options=options).module, "With no dropout given"
             said = f"With `dropout={options['dropout']}`" if options else said
             if drops:
@@ -460,8 +460,9 @@ def hides_padding(answer, reference, draw):
 
 @tiny.check(points=1, needs=["hides_what_comes_later", "hides_padding"])
 def hides_both(answer, reference, draw):
-    """With padding on the right and `causal`, both are hidden."""
+    """With padding and `causal` together, both are hidden."""
     made, ids, blocked = TINY.make(answer, draw), some_ids(draw), right_padded(draw, 5)
+    blocked[0, 1] = True  # hidden by no causal mask from those behind it
     got = made.module(ids, key_padding_mask=blocked, causal=True)
     made.agrees("With both", got, ids, later(5, ids.device), blocked, rows=~blocked)
 
@@ -523,15 +524,25 @@ shared_checks(
 )
 
 
-@language_model.check(points=2, needs=["has_its_parts"])
+@language_model.check(points=1, needs=["has_its_parts"])
 def ties_its_head(answer, reference, draw):
-    """`output_head.weight` and `token_embedding.weight` are one storage, also when it is moved."""
+    """`output_head.weight` and `token_embedding.weight` are one storage."""
     module = a_module(answer, SIZES[0], {})
-    for what, one in (("", module), (" after `.to(float64)`", module.to(dtype=torch.float64))):
-        with answer.aside():
-            found = one.describe(values=False).parameters
-        if found["output_head.weight"].storage != found["token_embedding.weight"].storage:
-            raise Failure(f"The head and the embedding are two matrices{what}; one is asked for.")
+    one_matrix(answer, module, "")
+
+
+@language_model.check(points=1, needs=["ties_its_head"])
+def stays_tied(answer, reference, draw):
+    """They are one parameter, so that they stay one when the model is moved."""
+    module = a_module(answer, SIZES[0], {}).to(dtype=torch.float64)
+    one_matrix(answer, module, " after `.to(torch.float64)`")
+
+
+def one_matrix(answer, module, what):
+    with answer.aside():
+        found = module.describe(values=False).parameters
+    if found["output_head.weight"].storage != found["token_embedding.weight"].storage:
+        raise Failure(f"The head and the embedding are two matrices{what}; one is asked for.")
 
 
 @language_model.check(points=1, needs=["gives_logits"])
@@ -653,11 +664,12 @@ class Free:
     def all_sizes(self):
         return dict(zip(self.names, self.sizes, strict=True))
 
-    def count(self, answer, **sizes):
-        """How many numbers a model of these sizes trains, each counted once."""
+    def count(self, answer, once=True, **sizes):
+        """How many numbers a model of these sizes trains, each counted `once`, or by name."""
         args = tuple((self.all_sizes() | sizes).values())
         found = a_module(answer, args, self.options).describe(values=False).parameters
-        return sum({one.storage: numbers([one.shape]) for one in found.values()}.values())
+        counts = {one.storage if once else name: one.shape for name, one in found.items()}
+        return numbers(counts.values())
 
 
 def drawn_weights(module, draw, size):
@@ -693,6 +705,11 @@ def moves(one, other, what):
         raise Failure(f"{what}, and the result stays. It has to move.")
 
 
+def are_no_probabilities(got):
+    if (got >= 0).all() and torch.allclose(got.sum(-1), torch.ones(got.shape[:-1]), atol=1e-3):
+        raise Failure("These are probabilities: they sum to 1. Logits are asked for.")
+
+
 def distinct(draw, low, high, count):
     """So many ids from `low` to `high` - 1, each another."""
     return low + draw.normal(high - low).argsort()[:count]
@@ -722,7 +739,7 @@ def free_checks(model, what_it_trains):
 
     def uses_its_hidden_width(answer, reference, draw):
         hidden = model.sizes[-1]
-        one, other = (model.count(answer, hidden_dim=size) for size in (hidden, hidden + 5))
+        one, other = (model.count(answer, False, hidden_dim=size) for size in (hidden, hidden + 5))
         width, layers = model.all_sizes()["d_model"], model.all_sizes()["num_layers"]
         if other - one < layers * (model.matrices(width, 5) - model.matrices(width, 0)):
             raise Failure(
@@ -839,6 +856,7 @@ def gives_logits(answer, reference, draw):
             tried.append((target, module(**named)))
     for target, got in tried:
         shape_of(got, (*target.shape, TARGET), f"Of targets {tuple(target.shape)} the result")
+        are_no_probabilities(got)
 
 
 @seq2seq.check(points=1, needs=["gives_logits"])
@@ -999,6 +1017,7 @@ def scores_every_lesson(answer, reference, draw):
             tried.append((history, module(history)))
     for history, got in tried:
         shape_of(got, (len(history), LESSONS), f"Of histories {tuple(history.shape)} the result")
+        are_no_probabilities(got)
 
 
 @recommender.check(points=2, needs=["scores_every_lesson"])
