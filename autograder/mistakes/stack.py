@@ -249,8 +249,7 @@ for catalogue, base in ALL:
         "one_block_repeated",
         "One block stands in every place (`[block] * num_layers`): all layers share one set of "
         "weights. Make a new one for each: `block(…) for _ in range(num_layers)`.",
-        repeats(),
-        *both,
+        *(both or [repeats()]),
     )
     slips(
         catalogue,
@@ -351,7 +350,6 @@ for catalogue, base in NAMED:
         "last_block_missing",
         "There are not as many blocks as `num_layers` says.",
         lambda self, *_: self.blocks.__delitem__(-1),
-        lambda self, *_: self.blocks.append(self.blocks[0]),
     )
 
 
@@ -376,10 +374,6 @@ embeds(
     lambda self, ids: self.position(
         self.token_embedding(ids) / math.sqrt(self.token_embedding.weight.shape[1])
     ),
-    lambda self, ids: self.position(self.token_embedding(ids) * math.sqrt(ids.shape[1])),
-    lambda self, ids: self.position(
-        self.token_embedding(ids) * math.sqrt(self.token_embedding.num_embeddings)
-    ),
 )
 embeds(
     "positions_scaled_too",
@@ -394,11 +388,6 @@ embeds(
     "Positions are missing: the sinusoids are added to the scaled embedding.",
     lambda self, ids: self.token_embedding(ids) * math.sqrt(self.token_embedding.embedding_dim),
 )
-embeds(
-    "positions_alone_go_on",
-    "What goes on is the table alone, without the tokens.",
-    lambda self, ids: self.position(torch.zeros_like(self.token_embedding(ids))),
-)
 add(
     tiny,
     Tiny,
@@ -408,11 +397,6 @@ add(
     {
         "through": lambda self, x, blocked, padding: nn.Sequential(*self.blocks[1:])(
             self.blocks[0](x, blocked, padding)
-        )
-    },
-    {
-        "through": lambda self, x, blocked, padding: self.blocks[-1](
-            nn.Sequential(*self.blocks[:-1])(x), blocked, padding
         )
     },
 )
@@ -446,7 +430,6 @@ add(
     "always_causal",
     "Your model is always causal. It is when `causal` is True, and not by default.",
     {"blocked": lambda self, ids, causal: causal_blocked_mask(ids.shape[1], ids.device)},
-    {"blocked": lambda self, ids, causal: Tiny.blocked(self, ids, not causal)},
 )
 add(
     tiny,
@@ -454,7 +437,6 @@ add(
     "one_mask_at_a_time",
     "With `causal` the padding is not hidden any more. Both masks go to every block.",
     with_masks(lambda x, blocked, padding: (blocked, padding if blocked is None else None)),
-    with_masks(lambda x, blocked, padding: (blocked if padding is None else None, padding)),
 )
 add(
     tiny,
@@ -471,13 +453,6 @@ add(
     "padding_turned_round",
     "The padding mask has the other polarity on its way to the blocks: True is padding in both.",
     with_masks(lambda x, blocked, padding: (blocked, None if padding is None else ~padding)),
-)
-add(
-    tiny,
-    Tiny,
-    "masks_exchanged",
-    "The two masks come to the blocks in the wrong order: first (T, T), then (B, T).",
-    with_masks(lambda x, blocked, padding: (padding, blocked)),
 )
 add(
     tiny,
@@ -575,17 +550,11 @@ class OtherDefaults(Tiny):
         super().__init__(vocab_size, d_model, num_heads, num_layers, d_ff, **options)
 
 
-class NoDefaultForTheHiddenWidth(Tiny):
-    def __init__(self, vocab_size, d_model=64, num_heads=4, num_layers=2, d_ff=128, **options):
-        super().__init__(vocab_size, d_model, num_heads, num_layers, d_ff, **options)
-
-
 tiny.add(
     "other_defaults",
     "A default is not the one asked for: 64 features, 4 heads, 2 layers, 4 · d_model hidden "
     "features.",
     OtherDefaults,
-    NoDefaultForTheHiddenWidth,
 )
 
 
@@ -655,13 +624,6 @@ counted(
     ),
 )
 counted(
-    "embedding_with_a_bias",
-    "An embedding is a table of V · C numbers. It has no bias.",
-    lambda vocab_size, d_model, num_layers, d_ff: (
-        count(vocab_size, d_model, num_layers, d_ff) + d_model
-    ),
-)
-counted(
     "hidden_width_fixed",
     "You counted with 4 · d_model hidden features. The hidden width is `d_ff`.",
     lambda vocab_size, d_model, num_layers, d_ff: count(
@@ -722,7 +684,6 @@ slips(
     "sqrt(C), and the first loss is far above ln V. Draw them small: "
     "`nn.init.normal_(…, std=0.02)`.",
     lambda self, *_: nn.init.normal_(self.token_embedding.weight),
-    lambda self, *_: nn.init.normal_(self.token_embedding.weight, std=0.3),
 )
 slips(
     language_model,
@@ -760,15 +721,6 @@ lm(
         "embed": lambda self, ids: (
             LM.embed(self, ids) * math.sqrt(self.token_embedding.embedding_dim)
         )
-    },
-)
-lm(
-    "positions_added",
-    "You added positions to the embedding. The blocks have RoPE: their attention knows distances.",
-    {
-        "embed": lambda self, ids: SinusoidalPositionalEncoding(
-            self.token_embedding.embedding_dim
-        ).to(ids.device)(LM.embed(self, ids))
     },
 )
 lm(
@@ -811,7 +763,6 @@ lm(
             )
         )
     },
-    {"valid": lambda self, ids, valid: None if valid is None else valid[:, -ids.shape[1] :]},
 )
 lm(
     "none_made_to_ones_of_the_new_tokens",
@@ -840,19 +791,11 @@ def one_cache_for_all(self, x, valid, caches):
     return x, new_caches
 
 
-def first_cache_for_all(self, x, valid, caches):
-    outcome = [self.blocks[0](x, valid, cache=caches[0], use_cache=True)]
-    for block in self.blocks[1:]:
-        outcome.append(block(outcome[-1][0], valid, cache=caches[0], use_cache=True))
-    return outcome[-1][0], [cache for _, cache in outcome]
-
-
 lm(
     "one_cache_for_all_layers",
     "All layers share one cache. Each layer has keys and values of its own: layer i goes on from "
     "`caches[i]`.",
     {"through": one_cache_for_all},
-    {"through": first_cache_for_all},
 )
 lm(
     "caches_in_the_wrong_order",
@@ -910,8 +853,8 @@ class KeepsItsCaches(LM):
 
 lm(
     "given_caches_changed",
-    "You changed the caches that were given, or kept them in the model. Whoever gave them may go on "
-    "from them twice: `append` makes a new one.",
+    "You changed the caches that were given, or kept them in the model. Whoever gave them may go "
+    "on from them twice: `append` makes a new one.",
     {"through": grows_the_old_caches},
     KeepsItsCaches,
 )
@@ -919,12 +862,10 @@ lm(
     "last_token_alone",
     "Logits of the last token alone come back. All tokens that are given get theirs.",
     {"finish": lambda self, x: LM.finish(self, x)[:, -1:]},
-    {"finish": lambda self, x: LM.finish(self, x)[:, -1]},
 )
 lm(
     "shifted_inside",
     "The logits are shifted. Row t belongs to token t; the loss shifts, in lesson 8.",
-    {"finish": lambda self, x: LM.finish(self, x)[:, :-1]},
     {"embed": lambda self, ids: LM.embed(self, ids.roll(1, dims=1))},
 )
 lm(
@@ -1014,13 +955,6 @@ s2s(
 )
 
 
-def reads_in_the_first_alone(self, x, memory, valid, memory_valid):
-    for block in self.decoder:
-        x = block(x, memory, target_valid_tokens=valid, memory_valid_tokens=memory_valid)
-        memory = torch.zeros_like(memory)
-    return x
-
-
 s2s(
     "decoder_not_causal",
     "The decoder reads later target tokens, which it is to predict. Its self-attention is causal.",
@@ -1056,15 +990,6 @@ s2s(
     "The target is shifted inside the model. `forward` takes it as it comes; who trains the model "
     "shifts.",
     {"write": lambda self, ids: Seq2Seq.write(self, ids.roll(1, dims=1).contiguous())},
-    {
-        "write": lambda self, ids: torch.cat(
-            [
-                torch.zeros_like(Seq2Seq.write(self, ids[:, :1])),
-                Seq2Seq.write(self, ids[:, :-1]),
-            ],
-            dim=1,
-        )
-    },
 )
 s2s(
     "memory_not_read",
@@ -1080,7 +1005,6 @@ s2s(
     "The memory is made to a single row (its mean, or its last). The decoder reads all rows, each "
     "for itself.",
     {"encode": lambda self, ids, valid: Seq2Seq.encode(self, ids, valid).mean(dim=1, keepdim=True)},
-    {"encode": lambda self, ids, valid: Seq2Seq.encode(self, ids, valid)[:, -1:]},
 )
 
 
@@ -1144,14 +1068,6 @@ def seq2seq_sizes(name, sentence, *steps):
     slips(seq2seq, Seq2Seq, name, sentence, *steps)
 
 
-def decoders(make):
-    def slip(self, source, target, width, heads, layers, hidden, dropout):
-        made = (make(width, heads, hidden, dropout) for _ in range(layers))
-        self.decoder = nn.ModuleList(made)
-
-    return slip
-
-
 def both_sides(make):
     def slip(self, source, target, width, heads, layers, hidden, dropout):
         for name, block in (("encoder", EncoderBlock), ("decoder", DecoderBlock)):
@@ -1164,7 +1080,6 @@ def both_sides(make):
 seq2seq_sizes(
     "hidden_width_not_passed_on",
     "`hidden_dim` does not reach all blocks.",
-    decoders(lambda width, heads, hidden, dropout: DecoderBlock(width, heads, 4 * width, dropout)),
     both_sides(lambda block, width, heads, hidden, drop: block(width, heads, 4 * width, drop)),
 )
 seq2seq_sizes(
@@ -1199,14 +1114,18 @@ seq2seq_sizes(
     one_decoder,
     lambda self, *arguments: setattr(self, "encoder", self.encoder[:1]),
 )
+
+
+def exchanged(self, source, target, width, *_):
+    self.source_embedding = nn.Embedding(target, width)
+    self.target_embedding = nn.Embedding(source, width)
+
+
 seq2seq_sizes(
     "vocabularies_exchanged",
     "The vocabularies are exchanged, or one serves for both: the source has `source_vocab` ids, "
     "the target and the logits `target_vocab`.",
-    lambda self, source, target, width, *_: (
-        setattr(self, "source_embedding", nn.Embedding(target, width)),
-        setattr(self, "target_embedding", nn.Embedding(source, width)),
-    ),
+    exchanged,
     lambda self, source, target, width, *_: setattr(self, "output_head", nn.Linear(width, source)),
     lambda self, source, target, width, *_: setattr(
         self, "target_embedding", nn.Embedding(5, width)
@@ -1228,7 +1147,6 @@ seq2seq_sizes(
     "The order of tokens changes nothing in the source. Attention needs positions: RoPE in the "
     "blocks, or something added to the embeddings.",
     without_rope("encoder"),
-    without_rope("encoder", "decoder"),
 )
 
 
@@ -1314,23 +1232,16 @@ def weighing(self, lessons, width, heads, layers, hidden, longest):
 
 recommends(
     "every_key_blocked",
-    "In an empty history every key is blocked, and a softmax over nothing is `nan`. Leave a key "
-    "open there: it is left out of the mean anyhow.",
+    "In an empty history every key is blocked, and a softmax over nothing is `nan`. Painted over, it "
+    "is still in the gradient of the whole batch. Leave a key open there: it is left out of the "
+    "mean anyhow.",
     {"blocked": lambda self, real: ~real, "slip": weighing},
-)
-recommends(
-    "nan_painted_over",
-    "You replaced `nan` afterwards (`nan_to_num`, `where`). The logits look well, and the gradient "
-    "of the whole batch is `nan`: see that none comes up.",
     {
-        "slip": weighing,
         "blocked": lambda self, real: ~real,
-        "finish": lambda self, x: Recommender.finish(self, x).nan_to_num(0.0),
-    },
-    {
         "slip": weighing,
-        "blocked": lambda self, real: ~real,
-        "through": lambda self, x, blocked: Recommender.through(self, x, blocked).nan_to_num(0.0),
+        "pool": lambda self, x, real: (
+            (x * real[:, :, None]).sum(dim=1) / real.sum(dim=1, keepdim=True).clamp(min=1)
+        ),
     },
 )
 recommends(
@@ -1450,8 +1361,8 @@ class PreNorm(TransformerBlock):
     def __init__(self, width, heads, hidden):
         super().__init__(width, heads, hidden, dropout=0.0)
 
-    def forward(self, x, blocked):
-        return super().forward(x, None, blocked)
+    def forward(self, x, blocked_attn_mask=None, key_padding_mask=None):
+        return super().forward(x, None, blocked_attn_mask)
 
 
 def with_a_final_norm(self, *sizes):
