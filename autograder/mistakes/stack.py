@@ -1232,17 +1232,10 @@ def weighing(self, lessons, width, heads, layers, hidden, longest):
 
 recommends(
     "every_key_blocked",
-    "In an empty history every key is blocked, and a softmax over nothing is `nan`. Painted over, it "
-    "is still in the gradient of the whole batch. Leave a key open there: it is left out of the "
+    "In an empty history every key is blocked, and a softmax over nothing is `nan`. Painted over, "
+    "it is still in the gradient of the whole batch. Leave a key open there: it is left out of the "
     "mean anyhow.",
     {"blocked": lambda self, real: ~real, "slip": weighing},
-    {
-        "blocked": lambda self, real: ~real,
-        "slip": weighing,
-        "pool": lambda self, x, real: (
-            (x * real[:, :, None]).sum(dim=1) / real.sum(dim=1, keepdim=True).clamp(min=1)
-        ),
-    },
 )
 recommends(
     "padding_not_hidden_in_attention",
