@@ -495,7 +495,7 @@ def refuses_what_is_too_long(answer, reference, draw):
 
 @stack_parameters.check(points=2)
 def counts_them_all(answer, reference, draw):
-    """It counts what a TinyTransformerEncoder trains, as an int: 106,482 at (50, 64, 2, 256)."""
+    """It counts what a TinyTransformerEncoder trains, as an int: 106,546 at (50, 64, 2, 256)."""
     cases = ((50, 64, 2, 256), (7, 4, 3, 5), (3, 6, 1, 11), (11, 5, 4, 2), (9, 3, 0, 7))
     tried = [(case, answer(*case)) for case in cases]
     named = {"vocab_size": 5, "d_model": 8, "num_layers": 2, "d_ff": 3}
