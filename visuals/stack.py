@@ -44,7 +44,7 @@ def _column(
     """Boxes with arrows between them, from below; the heights of their middles."""
     heights = [begin + step * place for place in range(len(parts))]
     for (text, color), y in zip(parts, heights, strict=True):
-        box(axes, x, y, text, color, width=2.5)
+        box(axes, x, y, text, color, width=2.8)
     for low, high in zip(heights, heights[1:], strict=False):
         arrow(axes, (x, low + 0.31), (x, high - 0.31), color=BLUE, linewidth=2.5)
     return heights
@@ -102,7 +102,7 @@ def three_models() -> Picture:
         source = _column(axes, 8, [*encoder, ("norm", GREEN)])
         target = _column(axes, 12, [*decoder, ("norm", GREEN), ("head", OUTSIDE)])
         for y in target[1:3]:
-            arrow(axes, (9.3, source[3]), (10, source[3]), (10, y), (10.7, y), color=INK)
+            arrow(axes, (9.45, source[3]), (10, source[3]), (10, y), (10.55, y), color=INK)
         for x, below, title in (
             (0, "text", "encoder"),
             (4, "text so far", "decoder-only"),
@@ -111,7 +111,7 @@ def three_models() -> Picture:
         ):
             axes.text(x, -0.65, below, ha="center")
             axes.text(x + (2 if x == 8 else 0), alone[-1] + 0.75, title, ha="center", fontsize=13)
-        axes.text(10.1, source[3] + 0.2, "memory")
+        axes.text(10, source[3] + 0.55, "memory", ha="center")
         axes.set_xlim(-1.6, 13.6)
         axes.set_ylim(-1, alone[-1] + 1.1)
         axes.set_axis_off()
@@ -281,7 +281,9 @@ def up_the_stack(**sizes: Sequence[float]) -> Picture:
             axes.plot(values, color=color, marker=marker, linestyle=line, markersize=5)
             last = len(values) - 1
             axes.text(last + 0.2, values[-1], name, color=INK, va="center")
-        axes.set_xlim(-0.3, 1.3 * max(len(values) for values in named.values()))
+        most = max(len(values) for values in named.values())
+        axes.set_xlim(-0.03 * most, 1.3 * most)
+        axes.set_xticks(range(0, most, 1 + most // 10))
         axes.set_ylim(bottom=0)
         axes.set_xlabel("blocks passed")
         axes.set_ylabel("mean size of a feature")
