@@ -1414,8 +1414,8 @@ stack_quiz = quiz_mistakes(
             "c": "All names are there. `state_dict` lists the one block once for each place.",
         },
         3: {
-            "b": "The loss is smaller at ln 50 than at a thousand words: ln 1000 = 6.9.",
-            "c": "The width does not stand in the loss of an even guess: only the vocabulary does.",
+            "b": "That is ln 1000. An even guess among 50 words costs ln 50.",
+            "c": "That is 50 / 64. The width has no part in the loss of an even guess.",
             "d": "A loss of 0 is that of a model that knows every next token.",
         },
         4: {
@@ -1425,7 +1425,7 @@ stack_quiz = quiz_mistakes(
         },
         5: {
             "a": "A copy is equal at first. After one step it is not.",
-            "b": "A matrix and its transpose are the same numbers: nn.Linear keeps (V, C) too.",
+            "b": "nn.Linear keeps its matrix as (V, C) too, so nothing has to be turned.",
             "c": "Frozen, it would not learn at all. Tied, it learns from both its uses.",
         },
         6: {
