@@ -44,6 +44,7 @@ seq2seq = Exercise("Seq2SeqTransformer")
 recommender = Exercise("LessonRecommender")
 stack_quiz = quiz("stack_quiz", "bdacdba")
 
+DTYPES_BESIDES = [dtype for dtype in DTYPES if dtype != torch.float32]
 # Vocabulary, width, heads, layers, hidden width.
 SIZES = ((11, 12, 3, 2, 20), (7, 8, 2, 3, 5))
 V, C, H, LAYERS, HIDDEN = SIZES[0]
@@ -83,10 +84,9 @@ class Model:
     def rename(self, module, sizes):
         return module.rename(*(f"blocks.{place}.{self.ffn}" for place in range(sizes[3])))
 
-    def make(self, answer, draw, sizes=SIZES[0], size=0.6, given=None, options=None):
+    def make(self, answer, draw, sizes=SIZES[0], size=0.6, given=None):
         """A model of the answer with drawn weights, in eval mode; `given` in place of `sizes`."""
-        options = self.options if options is None else options
-        module = a_module(answer, sizes if given is None else given, options)
+        module = a_module(answer, sizes if given is None else given, self.options)
         shapes, names = dict(self.outside(sizes)), self.names(sizes)
         with answer.aside():
             self.rename(module, sizes)
@@ -275,7 +275,7 @@ def shared_checks(model, parts, formula):
             untouched(got, before, name)
 
     def lets_gradients_flow(answer, reference, draw):
-        made, ids = model.make(answer, draw), some_ids(draw)
+        made, ids = model.make(answer, draw), draw.integers(1, V, 3, 5)  # 0 may be a padding_idx
         module = made.module.to(dtype=torch.float64)
         back = draw.normal(*ids.shape, V, dtype=torch.float64)
         got = module.backward(back, ids).parameters
@@ -297,10 +297,14 @@ def shared_checks(model, parts, formula):
         made, ids = model.make(answer, draw, size=0.3), some_ids(draw)
         mask = right_padded(draw, 5) if model is TINY else valid_tokens(draw, 5)
         rows = ~mask if model is TINY else mask
-        for dtype in DTYPES:
+        for dtype in DTYPES_BESIDES:
             got = made.module.to(dtype=dtype)(ids, mask)
-            what = f"In {str(dtype).removeprefix('torch.')}"
-            made.agrees(what, got, ids, *padding(model, mask), rows=rows, rtol=0.1, atol=0.1)
+            short = str(dtype).removeprefix("torch.")
+            if getattr(got, "dtype", dtype) != dtype:
+                raise Failure(f"Moved to {short}, it returns {got.dtype}.")
+            made.agrees(
+                f"In {short}", got, ids, *padding(model, mask), rows=rows, rtol=0.1, atol=0.1
+            )
 
     def stays_on_the_device(answer, reference, draw):
         module, ids = a_module(answer, SIZES[0], {}).to(device="meta"), some_ids(draw)
@@ -314,11 +318,11 @@ def shared_checks(model, parts, formula):
         if model is TINY:
             cases.append(({"dropout": 0.0}, False))
         for options, drops in cases:
-            module, said = model.make(answer, draw, options=options).module, "With no dropout given"
-            said = f"With `dropout={options['dropout']}`" if options else said
-            if drops:
-                drawn_anew(answer, module, (ids,), f"{said}, in eval mode,", False)
-            drawn_anew(answer, module.train(), (ids,), f"{said}, in training,", drops)
+            said = f"With `dropout={options['dropout']}`" if options else "With no dropout given"
+            module = a_module(answer, SIZES[0], options)
+            drawn_anew(answer, module, (ids,), f"{said}, in training,", drops)
+            if options.get("dropout"):
+                drawn_anew(answer, module.eval(), (ids,), f"{said}, in eval mode,", False)
 
     def owns_its_weights(answer, reference, draw):
         make = partial(answer.call, SIZES[0], seed=0)
@@ -446,6 +450,7 @@ def hides_what_comes_later(answer, reference, draw):
     made, ids = TINY.make(answer, draw, SIZES[1]), some_ids(draw, SIZES[1])
     mask = later(5, ids.device)
     made.agrees("With `causal=True`", made.module(ids, causal=True), ids, mask)
+    ids, mask = some_ids(draw, SIZES[1], length=3), later(3, ids.device)
     made.agrees("With True as the third", made.module(ids, None, True), ids, mask)
 
 
@@ -463,8 +468,15 @@ def hides_both(answer, reference, draw):
     """With padding and `causal` together, both are hidden."""
     made, ids, blocked = TINY.make(answer, draw), some_ids(draw), right_padded(draw, 5)
     blocked[0, 1] = True  # hidden by no causal mask from those behind it
-    got = made.module(ids, key_padding_mask=blocked, causal=True)
-    made.agrees("With both", got, ids, later(5, ids.device), blocked, rows=~blocked)
+    got = made.module.train()(ids, key_padding_mask=blocked, causal=True)
+    made.agrees(
+        "With both, in training without dropout",
+        got,
+        ids,
+        later(5, ids.device),
+        blocked,
+        rows=~blocked,
+    )
 
 
 @tiny.check(points=1, needs=["follows_the_formula"])
@@ -483,7 +495,7 @@ def refuses_what_is_too_long(answer, reference, draw):
     """Past `max_len` tokens there is a ValueError; `max_len` of them are read. It is 256 if not
     given."""
     for given, most in (({"max_len": 5}, 5), ({}, 256)):
-        module = a_module(answer, (7, 4, 1, 1, 3), given).to(device="cpu").eval()
+        module = a_module(answer, (7, 4, 1, 1, 3), given).to(device="cpu")
         ids = draw.integers(0, 7, 1, most + 1).cpu()
         outcome = module.attempt((ids,))
         refuses(outcome, f"{most + 1} tokens with `max_len` of {most}")
@@ -555,6 +567,8 @@ def begins_near_ln_v(answer, reference, draw):
             ids = draw.integers(0, 50, 8, 12)
             logits = module(ids)
             shape_of(logits, (8, 12, 50))
+            if not logits.any():
+                raise Failure("All logits are 0: a matrix of zeros gets no gradient, and stays so.")
             losses.append(F.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()))
     if off := [loss for loss in losses if not abs(loss - math.log(50)) <= 0.5]:
         raise Failure(
@@ -568,7 +582,7 @@ def hides_padding_in_every_layer(answer, reference, draw):
     """`valid_tokens` hides padding from real tokens, on either side, and None means all real."""
     made, ids = LM.make(answer, draw, SIZES[1]), some_ids(draw, SIZES[1], length=6)
     valid = valid_tokens(draw, 6)
-    for got in (made.module(ids, valid), made.module(ids, valid_tokens=valid)):
+    for got in (made.module(ids, valid), made.module.train()(ids, valid_tokens=valid)):
         made.agrees("With padding", got, ids, valid, rows=valid)
     made.agrees("With None for `valid_tokens`", made.module(ids, None), ids)
 
@@ -653,10 +667,9 @@ class Free:
     inputs: Callable
     matrices: Callable
 
-    def make(self, answer, draw, size=0.5, options=None, **sizes):
+    def make(self, answer, draw, size=0.5):
         """A model with weights drawn by the order of their shapes, in eval mode."""
-        args = tuple(sizes.get(name, one) for name, one in self.all_sizes().items())
-        module = a_module(answer, args, self.options if options is None else options)
+        module = a_module(answer, self.sizes, self.options)
         with answer.aside():
             module.load(**drawn_weights(module, draw, size)).eval()
         return module
@@ -706,8 +719,10 @@ def moves(one, other, what):
 
 
 def are_no_probabilities(got):
-    if (got >= 0).all() and torch.allclose(got.sum(-1), torch.ones(got.shape[:-1]), atol=1e-3):
-        raise Failure("These are probabilities: they sum to 1. Logits are asked for.")
+    """Fail where all are between 0 and 1, or exponentials that sum to 1."""
+    sums = got.double().exp().sum(-1)
+    if ((got >= 0) & (got <= 1)).all() or torch.allclose(sums, torch.ones_like(sums), atol=1e-3):
+        raise Failure("These are probabilities, or their logarithms. Logits are asked for.")
 
 
 def distinct(draw, low, high, count):
@@ -751,14 +766,15 @@ def free_checks(model, what_it_trains):
         args, results = model.inputs(draw), []
         weights: dict[str, torch.Tensor] = {}
         for heads in (3, 2):
-            module = model.make(answer, draw, num_heads=heads)
+            sizes = model.all_sizes() | {"num_heads": heads}
+            module = a_module(answer, tuple(sizes.values()), model.options)
             with answer.aside():
                 drawn = drawn_weights(module, draw, 0.5)
-                same_names = {name: one.shape for name, one in drawn.items()} == {
+                if {name: one.shape for name, one in drawn.items()} != {
                     name: one.shape for name, one in weights.items()
-                }
-                weights = weights if same_names else drawn
-                module.load(**weights)
+                }:
+                    weights = drawn
+                module.load(**weights).eval()
             results.append(module(*args))
         shape_of(results[1], results[0].shape)
         if torch.allclose(results[0], results[1], rtol=1e-3, atol=1e-3):
@@ -778,7 +794,7 @@ def free_checks(model, what_it_trains):
     def keeps_the_dtype(answer, reference, draw):
         module, args = model.make(answer, draw, size=0.25), model.inputs(draw)
         plain = module(*args)
-        for dtype in DTYPES:
+        for dtype in DTYPES_BESIDES:
             got, short = module.to(dtype=dtype)(*args), str(dtype).removeprefix("torch.")
             shape_of(got, plain.shape)
             if got.dtype != dtype:
@@ -843,20 +859,16 @@ def decoded(module, *args):
 @seq2seq.check(points=1)
 def gives_logits(answer, reference, draw):
     """Sources (B, S) and targets (B, T) give logits (B, T, target_vocab), of all ids there are."""
-    tried = []
-    by_name = a_module(answer, (), SEQ2SEQ.all_sizes())
-    for module in (a_module(answer, SEQ2SEQ.sizes, {}), by_name):
-        module = module.to(device="cpu").eval()
-        source = torch.arange(SOURCE).repeat(2, 1)
-        for target in (torch.arange(TARGET).repeat(2, 1), torch.ones(2, 1, dtype=torch.int64)):
-            masks = all_valid(source), all_valid(target)
-            tried.append((target, module(source, target, *masks)))
-            named = {"source_ids": source[:, :3], "target_ids": target}
-            named |= {"source_valid": masks[0][:, :3], "target_valid": masks[1]}
-            tried.append((target, module(**named)))
-    for target, got in tried:
-        shape_of(got, (*target.shape, TARGET), f"Of targets {tuple(target.shape)} the result")
-        are_no_probabilities(got)
+    module = a_module(answer, SEQ2SEQ.sizes, {}).to(device="cpu")
+    by_name = a_module(answer, (), SEQ2SEQ.all_sizes()).to(device="cpu")
+    source, target = torch.arange(SOURCE).repeat(2, 1), torch.arange(TARGET).repeat(2, 1)
+    named = {"source_ids": source, "target_ids": target}
+    named |= {"source_valid": all_valid(source), "target_valid": all_valid(target)}
+    for got in (module(*named.values()), by_name(**named)):
+        shape_of(got, (2, TARGET, TARGET), f"Of targets (2, {TARGET}) the result")
+    short = target[:, :1], source[:, :3]
+    got = module(short[1], short[0], all_valid(short[1]), all_valid(short[0]))
+    shape_of(got, (2, 1, TARGET), "Of targets (2, 1) the result")
 
 
 @seq2seq.check(points=1, needs=["gives_logits"])
@@ -867,6 +879,7 @@ def decodes_what_it_encodes(answer, reference, draw):
     got = decoded(module, target, memory, valid[1], valid[0])
     whole = module(source, target, *valid)
     shape_of(got, whole.shape)
+    are_no_probabilities(whole)
     rows = valid[1][:, :, None]
     close(got * rows, whole * rows, "What `decode` returns, beside `forward`,", atol=1e-4)
 
@@ -967,15 +980,15 @@ def hides_target_padding(answer, reference, draw):
 def drops_in_training_alone(answer, reference, draw):
     """`dropout` acts in training alone, in the encoder and behind it, and is 0.0 if not given."""
     args = both_ids(draw)
-    for options, drops in (({"dropout": 0.5}, True), ({}, False)):
-        module = SEQ2SEQ.make(answer, draw, options=options)
-        said = "With `dropout=0.5`" if drops else "With no dropout given"
-        if drops:
-            drawn_anew(answer, module, args, f"{said}, in eval mode,", False)
-        drawn_anew(answer, module.train(), args, f"{said}, in training,", drops)
-        if drops:
-            memory, what = (args[0], args[2]), f"{said}, in training, in the encoder"
-            drawn_anew(answer, module, memory, what, drops, "encode")
+    quiet = a_module(answer, SEQ2SEQ.sizes, {})
+    drawn_anew(answer, quiet, args, "With no dropout given, in training,", False)
+    module = a_module(answer, SEQ2SEQ.sizes, {"dropout": 0.5})
+    said = "With `dropout=0.5`, in training,"
+    with answer.aside():
+        memory = encoded(quiet, args[0], args[2])
+    drawn_anew(answer, module, (args[0], args[2]), f"{said} in `encode`,", True, "encode")
+    drawn_anew(answer, module, (args[1], memory, args[3], args[2]), f"{said}", True, "decode")
+    drawn_anew(answer, module.eval(), args, "With `dropout=0.5`, in eval mode,", False)
 
 
 free_checks(SEQ2SEQ, "Every parameter gets a finite gradient from one backward pass.")
@@ -1006,18 +1019,14 @@ RECOMMENDER = Free(
 @recommender.check(points=1)
 def scores_every_lesson(answer, reference, draw):
     """Histories (B, T) give logits (B, num_lessons), and every lesson from 1 on is known."""
-    tried = []
-    for args, kwargs in (
-        (RECOMMENDER.sizes, {}),
-        ((), RECOMMENDER.all_sizes() | {"max_len": LESSONS}),
-        ((*RECOMMENDER.sizes, LESSONS), {}),
+    everything = torch.arange(1, LESSONS + 1).repeat(3, 1)
+    for args, kwargs, history in (
+        (RECOMMENDER.sizes, {}, everything),
+        ((), RECOMMENDER.all_sizes() | {"max_len": LESSONS}, everything),
+        ((*RECOMMENDER.sizes, LESSONS), {}, everything[:1, -1:]),
     ):
-        module = a_module(answer, args, kwargs).to(device="cpu").eval()
-        for history in (torch.arange(1, LESSONS + 1).repeat(3, 1), torch.tensor([[LESSONS]])):
-            tried.append((history, module(history)))
-    for history, got in tried:
+        got = a_module(answer, args, kwargs).to(device="cpu")(history)
         shape_of(got, (len(history), LESSONS), f"Of histories {tuple(history.shape)} the result")
-        are_no_probabilities(got)
 
 
 @recommender.check(points=2, needs=["scores_every_lesson"])
@@ -1038,6 +1047,7 @@ def leaves_padding_out(answer, reference, draw):
     module, (history,) = RECOMMENDER.make(answer, draw), histories(draw)
     together = module(history)
     shape_of(together, (4, LESSONS))
+    are_no_probabilities(together)
     for row, length in zip(history, (5, 3, 1, 4), strict=True):
         place = {5: 0, 3: 1, 1: 2, 4: 3}[length]
         stays(module(row[None, :length]), together[place : place + 1], "Padding was left out")
@@ -1096,12 +1106,11 @@ def normalizes_the_stream(answer, reference, draw):
     shape_of(before, (4, LESSONS))
     if not moved(before[0], before[1]):
         return  # something stands between the mean and the scores that is silent too
+    ones: dict[str, torch.Tensor] = {}
     for name in gains:
         with answer.aside():
-            module.load(**{name: draw.gain(*others[name])})
-        after = module(history)
-        with answer.aside():
-            module.load(**{name: start[name]})
+            module.load(**ones, **{name: draw.gain(*others[name])})
+        after, ones = module(history), {name: start[name]}
         moves(after, before, "The gain of a norm was changed, the branches are silent")
 
 
@@ -1127,7 +1136,7 @@ def survives_an_empty_history(answer, reference, draw):
 def refuses_longer_histories(answer, reference, draw):
     """Past `max_len` there is a ValueError; `max_len` lessons are read. It is 64 if not given."""
     for given, most in (({"max_len": 5}, 5), ({}, 64)):
-        module = a_module(answer, (4, 4, 1, 1, 3), given).to(device="cpu").eval()
+        module = a_module(answer, (4, 4, 1, 1, 3), given).to(device="cpu")
         history = draw.integers(1, 5, 1, most + 1).cpu()
         refuses(module.attempt((history,)), f"{most + 1} lessons with `max_len` of {most}")
         shape_of(module(history[:, :most]), (1, 4), f"Of {most} lessons the result")
