@@ -8,6 +8,7 @@ from types import FunctionType
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from solutions.ffn import FeedForward
 from solutions.masks import KVCache, ManualMultiHeadAttention
@@ -191,6 +192,30 @@ def a_function_that_makes_it(d_model, num_heads, d_ff=None, dropout=0.1):
     return InSequence(d_model, num_heads, d_ff, dropout)
 
 
+class MaskForEveryHead(InSequence):
+    """One bool mask (B · H, T, T); dropout on what a branch reads."""
+
+    def forward(self, x, blocked_attn_mask=None, key_padding_mask=None):
+        B, T, _ = x.shape
+        blocked = torch.zeros(B, T, T, dtype=torch.bool, device=x.device)
+        if blocked_attn_mask is not None:
+            blocked = blocked | blocked_attn_mask
+        if key_padding_mask is not None:
+            blocked = blocked | key_padding_mask[:, None, :]
+        h = self.drop1(self.ln1(x))
+        blocked = blocked.repeat_interleave(self.self_attn.num_heads, dim=0)
+        x = x + self.self_attn(h, h, h, attn_mask=blocked, average_attn_weights=False)[0]
+        return x + self.ffn(self.drop2(self.ln2(x)))
+
+
+class Checkpointed(InSequence):
+    """Computes everything a second time in the backward pass, to save memory."""
+
+    def forward(self, x, blocked_attn_mask=None, key_padding_mask=None):
+        run = super().forward
+        return checkpoint(run, x, blocked_attn_mask, key_padding_mask, use_reentrant=False)
+
+
 # PostNormBlock
 
 
@@ -358,6 +383,19 @@ class FusedByTorchs(FusedParts):
             need_weights=False,
         )
         return out.transpose(0, 1)
+
+
+class FusedInDouble(FusedParts):
+    """Scores and softmax in float64, the future blocked by an addition."""
+
+    def attention(self, x):
+        B, T, C = x.shape
+        q, k, v = self.qkv(x).double().view(B, T, 3, self.n_head, -1).unbind(2)
+        place = torch.arange(T, device=x.device)
+        low = torch.where(place[None] > place[:, None], -math.inf, 0.0)
+        scores = torch.einsum("bihd,bjhd->bhij", q, k) / math.sqrt(C // self.n_head) + low
+        mixed = torch.einsum("bhij,bjhd->bihd", scores.softmax(-1), v)
+        return self.proj(mixed.reshape(B, T, C).to(x.dtype))
 
 
 # to_reference
@@ -546,6 +584,16 @@ class EncoderAsRows(CourseParts):
         return out
 
 
+class EncoderSentenceBySentence(CourseParts):
+    def forward(self, x, valid_tokens):
+        rows = []
+        for one, valid in zip(x.split(1), valid_tokens.split(1), strict=True):
+            h = one + self.self_attention(self.attention_norm(one), key_valid=valid)
+            h = h + self.feed_forward(self.ffn_norm(h))
+            rows.append(h * valid[..., None].to(h.dtype))
+        return torch.cat(rows)
+
+
 class DecoderParts(nn.Module):
     def __init__(self, d_model, num_heads, hidden_dim, dropout=0.0):
         super().__init__()
@@ -682,9 +730,18 @@ STYLES = {
         ByHandFromItsWeights,
         FromTorchsLayer,
         a_function_that_makes_it,
+        MaskForEveryHead,
+        Checkpointed,
     ],
     "PostNormBlock": [PostInSequence, PostTokensFirst, PostByStatistics, PostFromTorchsLayer],
-    "FusedBlock": [FusedByHand, FusedByPermute, FusedByEinsum, FusedHeadByHead, FusedByTorchs],
+    "FusedBlock": [
+        FusedByHand,
+        FusedByPermute,
+        FusedByEinsum,
+        FusedHeadByHead,
+        FusedByTorchs,
+        FusedInDouble,
+    ],
     "to_reference": [
         by_parts,
         by_deep_copies,
@@ -695,7 +752,13 @@ STYLES = {
         in_a_notebook(by_parts, TransformerBlock=PostInSequence),
         in_a_notebook(by_one_state_dict, TransformerBlock=ByAddition),
     ],
-    "EncoderBlock": [EncoderInSteps, EncoderByWhere, EncoderWithTorchsNorms, EncoderAsRows],
+    "EncoderBlock": [
+        EncoderInSteps,
+        EncoderByWhere,
+        EncoderWithTorchsNorms,
+        EncoderAsRows,
+        EncoderSentenceBySentence,
+    ],
     "DecoderBlock": [DecoderInSteps, DecoderByALoop, DecoderWithRopeInBoth, DecoderFromAFunction],
     "DecoderOnlyBlock": [
         OnlyInSteps,
