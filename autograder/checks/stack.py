@@ -14,17 +14,16 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 from autograder.checks.block import (
-    course_attention,
-    inside,
+    ENCODER,
+    TRANSFORMER,
     later,
-    names_of,
     right_encoder,
     right_padded,
     right_transformer,
-    torch_attention,
 )
 from autograder.checks.masks import valid_tokens
 from autograder.checks.positions import waves
@@ -135,7 +134,7 @@ class Made:
         """The logits it should return: float64, with history."""
         given = self.weights if weights is None else weights
         wide = {name: one.to(ids.device, torch.float64) for name, one in given.items()}
-        x, sizes = wide["token_embedding.weight"][ids], (*self.sizes[1:3], self.sizes[4])
+        x, sizes = wide["token_embedding.weight"][ids], of_a_block(self.sizes)
         if self.model is TINY:
             x = x * math.sqrt(sizes[0]) + waves(range(ids.shape[1]), sizes[0]).to(x.device)
         for place in range(self.sizes[3]):
@@ -179,31 +178,23 @@ def a_module(answer, args, kwargs):
 def around(sizes, bias):
     """The shapes of what stands around the blocks."""
     shapes = {"token_embedding.weight": sizes[:2], "output_head.weight": sizes[:2]}
-    shapes |= two_norms(sizes[1], "final_norm")
+    shapes |= {f"final_norm.{one}": sizes[1:2] for one in ("weight", "bias")}
     return shapes | ({"output_head.bias": sizes[:1]} if bias else {})
 
 
-def two_norms(width, *norms):
-    return {f"{norm}.{one}": (width,) for norm in norms for one in ("weight", "bias")}
-
-
-def tiny_block(sizes):
-    width, hidden = sizes[1], sizes[4]
-    attention = {f"self_attn{name}": shape for name, shape in torch_attention(width).items()}
-    return attention | two_norms(width, "ln1", "ln2") | dict(inside("ffn", width, hidden).values())
-
-
-def lm_block(sizes):
-    width, hidden = sizes[1], sizes[4]
-    attention = {f"self_attention{name}": one for name, one in course_attention(width).items()}
-    norms = two_norms(width, "attention_norm", "ffn_norm")
-    return attention | norms | dict(inside("feed_forward", width, hidden).values())
+def of_a_block(sizes):
+    """Of a model's sizes those of its blocks, as lesson 6 has them: width, heads, hidden width."""
+    return (*sizes[1:3], sizes[4])
 
 
 def torch_s_names(sizes):
     """Of a TransformerBlock's names those of an nn.TransformerEncoderLayer."""
-    back = {ours: theirs for theirs, ours in names_of("ln1", "self_attn", "ln2").items()}
-    return back | {name: role for role, (name, _) in inside("ffn", sizes[1], sizes[4]).items()}
+    width, heads, hidden = of_a_block(sizes)
+    layer = nn.TransformerEncoderLayer(width, heads, hidden, device="meta")
+    norms = (f"{norm}.{one}" for norm in TRANSFORMER.norms for one in ("weight", "bias"))
+    linears = TRANSFORMER.linears(of_a_block(sizes))
+    ours = [*TRANSFORMER.attention(sizes[1]), *linears, *norms]
+    return dict(zip(ours, (name for name, _ in layer.named_parameters()), strict=True))
 
 
 TINY = Model(
@@ -211,7 +202,7 @@ TINY = Model(
     {"dropout": 0.0},
     "ffn",
     partial(around, bias=True),
-    tiny_block,
+    lambda sizes: TRANSFORMER.shapes(of_a_block(sizes)),
     torch_s_names,
     right_transformer,
     tied=False,
@@ -221,7 +212,7 @@ LM = Model(
     {},
     "feed_forward",
     partial(around, bias=False),
-    lm_block,
+    lambda sizes: ENCODER.shapes(of_a_block(sizes)),
     None,
     lambda own, sizes, x, valid=None: right_encoder(own, sizes, x, valid, causal=True),
     tied=True,
@@ -513,7 +504,7 @@ def counts_them_all(answer, reference, draw):
     named = {"vocab_size": 5, "d_model": 8, "num_layers": 2, "d_ff": 3}
     tried.append(((5, 8, 2, 3), answer(**named)))
     for (vocab, width, layers, hidden), got in tried:
-        block = numbers(tiny_block((vocab, width, 1, 1, hidden)).values())
+        block = numbers(TRANSFORMER.shapes((width, 1, hidden)).values())
         around_them = numbers(around((vocab, width), bias=True).values())
         right = around_them + layers * block
         call = f"stack_parameters({vocab}, {width}, {layers}, {hidden})"
