@@ -1,6 +1,7 @@
 """Right answers of lesson 07 in other styles than the reference's. All must get full marks."""
 
 import math
+from typing import Any
 
 import torch
 from torch import nn
@@ -63,7 +64,7 @@ class TorchsLayers(nn.Module):
 class OtherInsides(nn.Module):
     """Blocks whose ffn is written otherwise; the mask is always made and used by name."""
 
-    make = InSequence
+    make: Any = InSequence
 
     def __init__(
         self, vocab_size, d_model=64, num_heads=4, num_layers=2, d_ff=None, max_len=256, dropout=0.1
@@ -174,7 +175,7 @@ class HeadFirst(nn.Module):
             past = 0 if caches is None else caches[0].length
             size = (len(token_ids), past + token_ids.shape[1])
             valid_tokens = torch.ones(size, dtype=torch.bool, device=token_ids.device)
-        new = ()
+        new: tuple[Any, ...] = ()
         for place, block in enumerate(self.blocks):
             cache = caches[place] if caches else None
             if use_cache:
@@ -198,7 +199,7 @@ class WithRMSNorm(nn.Module):
             DecoderOnlyBlock(d_model, num_heads, hidden_dim, dropout) for _ in range(num_layers)
         ]
         self.blocks = nn.ModuleList(blocks)
-        self.final_norm = nn.RMSNorm(d_model, eps=1e-6)
+        self.final_norm: nn.Module = nn.RMSNorm(d_model, eps=1e-6)
         self.output_head = nn.Linear(d_model, vocab_size, bias=False)
         self.output_head.weight = self.token_embedding.weight
 
