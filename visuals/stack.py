@@ -111,7 +111,7 @@ def three_models() -> Picture:
         ):
             axes.text(x, -0.65, below, ha="center")
             axes.text(x + (2 if x == 8 else 0), alone[-1] + 0.75, title, ha="center", fontsize=13)
-        axes.text(10, source[3] + 0.55, "memory", ha="center")
+        axes.text(10.4, source[3] + 0.55, "memory", ha="right")
         axes.set_xlim(-1.6, 13.6)
         axes.set_ylim(-1, alone[-1] + 1.1)
         axes.set_axis_off()
