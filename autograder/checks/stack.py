@@ -956,7 +956,7 @@ def reads_the_memory_it_is_given(answer, reference, draw):
         decoded(module, target, hidden, real, valid), one, "Hidden rows of the memory were changed"
     )
     seen = memory.clone()
-    seen[:, 3] = draw.normal(*memory[:, 3].shape)
+    seen[:, 2] = draw.normal(*memory[:, 2].shape)
     moves(decoded(module, target, seen, real, valid), one, "A row of the memory was changed")
 
 
