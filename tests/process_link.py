@@ -42,9 +42,12 @@ def read(pipe):
 
 
 def main():
+    import torch
+
     from autograder import course
     from autograder.judge.diagnose import agent_for
 
+    torch.set_num_threads(1)  # as in conftest.py
     agent = None
     while header := sys.stdin.buffer.read(8):
         request = decode(sys.stdin.buffer.read(struct.unpack(">Q", header)[0]))

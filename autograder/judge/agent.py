@@ -169,7 +169,7 @@ class Agent:
                     str(one.dtype).removeprefix("torch."),
                     one.device.type,
                     one.requires_grad,
-                    storages.setdefault(id(one.untyped_storage()._cdata), len(storages))
+                    storages.setdefault(one.untyped_storage()._cdata, len(storages))
                     if one.device.type == "meta"
                     else storages.setdefault(one.untyped_storage().data_ptr(), len(storages)),
                 ]

@@ -73,7 +73,7 @@ def diagnose(
     def matches(place: int, name: str) -> bool:
         return tried(place, name).fails_like(behaviours[name])
 
-    behaviours = {name: [_behaviour(reply) for reply in failed[name]] for name in failed}
+    behaviours = {name: [behaviour(reply) for reply in failed[name]] for name in failed}
     places: dict[str, int] = {}
     for name in failed:
         # A mistake that explained an earlier check is the likely one here too.
@@ -132,7 +132,7 @@ class _Tried:
         found: list[dict[str, Any]] = []
 
         def follow(reply: dict[str, Any]) -> None:
-            found.append(_behaviour(reply))
+            found.append(behaviour(reply))
             place = len(found) - 1
             if wanted is not None and not (
                 place < len(wanted) and alike(found[place], wanted[place])
@@ -154,7 +154,7 @@ def _try_mistake(exercise: Exercise, place: int, check_name: str, seed: int, dev
     return _Tried(exercise, place, check_name, seed, device)
 
 
-def _behaviour(reply: dict[str, Any]) -> dict[str, Any]:
+def behaviour(reply: dict[str, Any]) -> dict[str, Any]:
     """What of a reply tells two answers apart: names of classes, lines and prints do not."""
     if reply["ruled_out"]:
         return {"ruled_out": True}
