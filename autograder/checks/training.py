@@ -184,12 +184,12 @@ def a_float(value, right, what, note=""):
 @train_step.check(points=2)
 def returns_the_loss_before_the_step(answer, reference, draw):
     """It returns the loss of `model(token_ids)` before the step, as a float."""
-    twins, ids = Twins(answer, PLAIN, draw), padded(draw, 3, 6, 7)
-    there, here = twins.optimizers(lr=0.7)
-    for when in ("The first", "The second"):
+    for made_from, length in ((PLAIN, 6), (DEEP, 4)):
+        twins, ids = Twins(answer, made_from, draw), padded(draw, 3, length, 7)
+        there, here = twins.optimizers(lr=0.7)
         loss = answer(twins.there, ids, there, 50.0)
         right, _ = twins.step(ids, here, 50.0)
-        a_float(loss, right, f"{when} loss returned")
+        a_float(loss, right, f"For {tuple(ids.shape)} ids the result")
 
 
 @train_step.check(points=2, needs=["returns_the_loss_before_the_step"])
@@ -367,21 +367,30 @@ def runs_in_eval_mode(answer, reference, draw):
 @evaluate_loss.check(points=2, needs=["measures_one_batch"])
 def restores_every_mode(answer, reference, draw):
     """Afterwards every submodule is in the mode it was in, also where they differ."""
-    ids = padded(draw, 3, 6, 7)
+    ids, found = padded(draw, 3, 6, 7), []
     for training, others in ((True, ()), (False, ()), (True, ("1",)), (False, ("1", "2"))):
         model = Twins(answer, DROPPED, draw).there.train(training)
         for name in others:
             model.attribute(name).train(not training)
         answer(model, [ids])
-        for name, (_, mode) in model.describe(values=False).modules.items():
-            before = training != (name in others)
-            if mode != before:
-                words = {True: "train", False: "eval"}
-                whole = f"submodule `{name}`" if name else "the model"
-                raise Failure(
-                    f"Afterwards {whole} is in {words[mode]} mode; before it was in "
-                    f"{words[before]} mode."
-                )
+        for name in ("", "0", "1", "2"):
+            found.append((name, training != (name in others), mode_of(model, name)))
+    for one in found:  # all are read before any is judged: they tell one mistake from another
+        same_mode(*one)
+
+
+def mode_of(model, name):
+    return model.attribute(f"{name}.training".removeprefix("."))
+
+
+def same_mode(name, before, after):
+    """Fail unless a submodule is in the mode it was in."""
+    if after != before:
+        words = {True: "train", False: "eval"}
+        raise Failure(
+            f"Afterwards {f'submodule `{name}`' if name else 'the model'} is in {words[after]} "
+            f"mode; before it was in {words[before]} mode."
+        )
 
 
 @evaluate_loss.check(points=2, needs=["measures_one_batch"])
@@ -409,27 +418,28 @@ def computes_no_gradients(answer, reference, draw):
 def leaves_gradients_on(answer, reference, draw):
     """For what comes after the call, gradients are switched on as before."""
     twins, ids = Twins(answer, PLAIN, draw), padded(draw, 3, 6, 7)
-    asked = [bound(answer, twins.there, [ids]), answer.find("torch.is_grad_enabled")]
-    _, on = one_after_another(answer, asked)
+    row = Row(answer)
+    call = row.later(answer, twins.there, [ids])
+    _, on = row.run(call, answer.find("torch.is_grad_enabled"))
     if on is not True:
         raise Failure("After the call gradients are switched off for everything that follows.")
 
 
-@evaluate_loss.check(points=1, needs=["measures_one_batch"])
-def stays_on_the_device(answer, reference, draw):
-    """Everything happens on the device of the model and the ids, so that it runs on a GPU."""
-    answer.on_meta(answer.make(PLAIN).to(device="meta"), [padded(draw, 3, 6, 7)])
+class Row:
+    """Calls made one after another where the answer runs, without anything in between."""
 
+    def __init__(self, answer):
+        self._later, self._call, self._map, self._list = (
+            answer.find(name)
+            for name in ("functools.partial", "operator.call", "builtins.map", "builtins.list")
+        )
 
-def bound(answer, *args, **kwargs):
-    """A call of the answer, to be made later."""
-    return answer.find("functools.partial")(answer, *args, **kwargs)
+    def later(self, function, *args, **kwargs):
+        return self._later(function, *args, **kwargs)
 
-
-def one_after_another(answer, calls):
-    """What each of `calls` returns, made in this order without anything in between."""
-    lazily = answer.find("builtins.map")(answer.find("operator.call"), calls)
-    return answer.find("builtins.list")(lazily)
+    def run(self, *calls):
+        """What each of them returns."""
+        return self._list(self._map(self._call, list(calls)))
 
 
 # sample_next
@@ -484,12 +494,20 @@ def drawn_from(got, shares, what):
             )
 
 
-def draws(answer, draw, what, kept=6, shares=SHARES, power=1.0, **settings):
-    """Judge ROWS draws with these settings; `kept` tokens are left, their shares to a `power`."""
-    shares, logits = shuffled(draw, shares)
-    got = answer(logits.repeat(ROWS, 1), **settings)
-    ids_of(got, ROWS, len(shares))
-    drawn_from(got, left_over(shares**power / (shares**power).sum(), kept), what)
+def draws(answer, draw, *cases):
+    """Judge ROWS draws for each case: what it is, how many tokens are left, and the settings.
+
+    All are drawn before any is judged: what comes tells one mistake from another.
+    """
+    found = []
+    for what, shares, kept, settings in cases:
+        shares, logits = shuffled(draw, shares)
+        heated = shares ** (1 / settings.get("temperature", 1.0))
+        right = left_over(heated / heated.sum(), kept)
+        found.append((answer(logits.repeat(ROWS, 1), **settings), right, what))
+    for got, right, what in found:
+        ids_of(got, ROWS, len(right))
+        drawn_from(got, right, what)
 
 
 @sample_next.check(points=1)
@@ -506,7 +524,10 @@ def takes_the_largest_at_zero(answer, reference, draw):
 @sample_next.check(points=1)
 def draws_by_the_shares(answer, reference, draw):
     """Without settings each token comes as often as its softmax says."""
-    draws(answer, draw, "Without settings")
+    twelve = torch.arange(12, 24, dtype=torch.float64) / 210
+    draws(
+        answer, draw, *(("Without settings", one, len(one), {}) for one in (SHARES, *[twelve] * 3))
+    )
 
 
 @sample_next.check(points=1, needs=["draws_by_the_shares"])
@@ -515,8 +536,13 @@ def each_row_has_its_own(answer, reference, draw):
     flat = torch.tensor([0.22, 0.2, 0.19, 0.17, 0.14, 0.08], dtype=torch.float64)
     (one, first), (other, second) = shuffled(draw), shuffled(draw, flat)
     logits = torch.stack([first, second]).repeat(ROWS, 1)
-    for settings, kept in (({}, (6, 6)), ({"top_k": 2}, (2, 2)), ({"top_p": 0.7}, (3, 4))):
-        got = answer(logits, **settings)
+    cases: tuple[tuple[dict, tuple], ...] = (
+        ({}, (6, 6)),
+        ({"top_k": 2}, (2, 2)),
+        ({"top_p": 0.7}, (3, 4)),
+    )
+    found = [answer(logits, **settings) for settings, _ in cases]
+    for got, (settings, kept) in zip(found, cases, strict=True):
         ids_of(got, 2 * ROWS, 6)
         for place, shares in enumerate((one, other)):
             right = left_over(shares, kept[place])
@@ -526,9 +552,8 @@ def each_row_has_its_own(answer, reference, draw):
 @sample_next.check(points=1, needs=["draws_by_the_shares"])
 def divides_by_the_temperature(answer, reference, draw):
     """The logits are divided by the temperature: below 1 the likely tokens come more often."""
-    for temperature in (0.5, 2.0):
-        what = f"With temperature {temperature:g}"
-        draws(answer, draw, what, power=1 / temperature, temperature=temperature)
+    settings = [{"temperature": 0.5}, {"temperature": 2.0}]
+    draws(answer, draw, *((f"With {one}", SHARES, 6, one) for one in settings))
     logits = 30 * draw.normal(4, 9)
     logits[:, 5] = 100
     right = torch.full((4,), 5, device=draw.device)
@@ -538,36 +563,33 @@ def divides_by_the_temperature(answer, reference, draw):
 @sample_next.check(points=1, needs=["draws_by_the_shares"])
 def keeps_the_k_most_likely(answer, reference, draw):
     """With `top_k` the k most likely tokens are drawn, by their shares of what is left."""
-    for k in (1, 2, 5, 6):
-        draws(answer, draw, f"With top_k={k}", kept=k, top_k=k)
+    draws(answer, draw, *((f"With top_k={k}", SHARES, k, {"top_k": k}) for k in (1, 2, 5, 6)))
 
 
 @sample_next.check(points=2, needs=["draws_by_the_shares"])
 def keeps_the_smallest_set(answer, reference, draw):
     """With `top_p` the smallest set that reaches p is drawn, by the shares of what is left."""
-    for p, kept in ((0.5, 2), (0.7, 3), (0.87, 4), (1.0, 6)):
-        draws(answer, draw, f"With top_p={p}", kept=kept, top_p=p)
+    cases = ((0.5, 2), (0.7, 3), (0.87, 4), (1.0, 6))
+    draws(answer, draw, *((f"With top_p={p}", SHARES, kept, {"top_p": p}) for p, kept in cases))
 
 
 @sample_next.check(points=1, needs=["draws_by_the_shares"])
 def never_leaves_nothing(answer, reference, draw):
     """However small p is, the most likely token is left."""
-    for p in (0.3, 0.001):
-        draws(answer, draw, f"With top_p={p}", kept=1, top_p=p)
+    draws(answer, draw, *((f"With top_p={p}", SHARES, 1, {"top_p": p}) for p in (0.3, 0.001)))
 
 
 @sample_next.check(points=2, needs=["draws_by_the_shares"])
 def goes_in_order(answer, reference, draw):
     """Temperature comes first, then top-k, then top-p on the shares of what is left."""
-    for kept, power, settings in (
-        (1, 2.0, {"temperature": 0.5, "top_p": 0.5}),
-        (4, 0.5, {"temperature": 2.0, "top_p": 0.7}),
-        (2, 1.0, {"top_k": 3, "top_p": 0.75}),
-        (1, 1.0, {"top_k": 2, "top_p": 0.6}),
-        (2, 0.5, {"temperature": 2.0, "top_k": 3, "top_p": 0.7}),
-    ):
-        words = ", ".join(f"{name}={value}" for name, value in settings.items())
-        draws(answer, draw, f"With {words}", kept=kept, power=power, **settings)
+    cases = (
+        (1, {"temperature": 0.5, "top_p": 0.5}),
+        (4, {"temperature": 2.0, "top_p": 0.7}),
+        (2, {"top_k": 3, "top_p": 0.75}),
+        (1, {"top_k": 2, "top_p": 0.6}),
+        (2, {"temperature": 2.0, "top_k": 3, "top_p": 0.7}),
+    )
+    draws(answer, draw, *((f"With {settings}", SHARES, kept, settings) for kept, settings in cases))
 
 
 @sample_next.check(points=2, needs=["draws_by_the_shares"])
@@ -580,14 +602,15 @@ def draws_from_the_generator(answer, reference, draw):
 
 def from_generator(answer, draw, args, settings):
     """Fail unless what a call draws comes from `generator` alone, which moves on."""
-    device, make = draw.device, answer.find("torch.Generator")
+    row, make = Row(answer), answer.find("torch.Generator")
+    on_cpu = torch.device(draw.device).type == "cpu"
+    state = answer.find("torch.get_rng_state" if on_cpu else "torch.cuda.get_rng_state")
 
     def calls(seed):
-        generator = make(device).call((seed,), method="manual_seed").value
-        call = bound(answer, *args, generator=generator, **settings)
-        # Both in one request, since each request has a global seed of its own.
-        state = answer.find("torch.get_rng_state" if device == "cpu" else "torch.cuda.get_rng_state")
-        before, one, other, after = one_after_another(answer, [state, call, call, state])
+        generator = make(draw.device).call((seed,), method="manual_seed").value
+        call = row.later(answer, *args, generator=generator, **settings)
+        # All in one request, since each request has a global seed of its own.
+        before, one, other, after = row.run(state, call, call, state)
         if not torch.equal(before, after):
             raise Failure("With `generator` given, torch's own random state moved.")
         return one, other
@@ -638,29 +661,25 @@ class Writer:
         self.there.load(**start)
 
     @torch.no_grad()
-    def written(self, prompt, count, feed):
-        """The greedy ids; `feed(ids, step)` cuts what is new into the pieces that are fed.
-
-        None feeds all ids at each step, without a cache.
-        """
-        ids, fed, caches = prompt, 0, None
+    def written(self, prompt, count, way):
+        """The greedy ids, with the model fed in one of WAYS."""
+        ids, fed, kept = prompt, 0, None
         for step in range(count):
-            if feed is None:
+            new = ids[:, fed:]
+            if way == "everything":
                 logits = self.here(ids)
             else:
-                for piece in feed(ids[:, fed:], step):
+                caches = kept
+                for piece in new.split(1, dim=1) if way == "one by one" else [new]:
                     logits, caches = self.here(piece, caches=caches, use_cache=True)
-                fed = ids.shape[1]
+                if step == 0 or way != "all since the prompt":
+                    fed, kept = ids.shape[1], caches
             ids = torch.cat([ids, logits[:, -1:].argmax(-1)], dim=1)
         return ids
 
 
-def at_once(new, step):
-    return [new]
-
-
-def one_by_one(new, step):
-    return list(new.split(1, dim=1))
+# A prompt may be fed as a whole or token by token, and then one new token after another.
+WAYS = ("at once", "one by one", "everything", "all since the prompt")
 
 
 def continues(got, prompt, count):
@@ -685,54 +704,60 @@ def puts_new_ids_behind_the_prompt(answer, reference, draw):
 def writes_the_most_likely(answer, reference, draw):
     """Each new id is the one with the largest logit after all ids before it, in every row."""
     writer, prompt = Writer(answer, draw), draw.integers(1, 11, 4, 5)
-    right = writer.written(prompt, 6, None)
-    same(answer(writer.there, prompt, 6, use_cache=False), right, "Without the cache the ids")
+    right = writer.written(prompt, 6, "everything")
+    got = answer(writer.there, prompt, 6, use_cache=False, temperature=0.0)
+    same(got, right, "Without the cache the ids")
 
 
 @generate.check(points=2, needs=["puts_new_ids_behind_the_prompt"])
 def writes_the_same_with_the_cache(answer, reference, draw):
     """With the cache, which is the default, the ids are the same."""
     writer, prompt = Writer(answer, draw), draw.integers(1, 11, 4, 5)
-    right = writer.written(prompt, 6, None)
+    right = writer.written(prompt, 6, "everything")
     same(answer(writer.there, prompt, 6), right, "With the cache the ids")
 
 
 def telling(answer, draw, batch, length, count):
-    """A writer that watches, and a prompt, for which each way of feeding writes other ids."""
+    """A writer that watches, a prompt, and what each way of feeding writes: all of it differs."""
     while True:
         with answer.aside():  # how often it is tried is chance
             writer, prompt = Writer(answer, draw, watches=True), draw.integers(1, 11, batch, length)
-        ways = [writer.written(prompt, count, feed) for feed in (None, at_once, one_by_one)]
-        pairs = itertools.combinations(ways[: 3 if length > 1 else 2], 2)
-        if not any(torch.equal(*pair) for pair in pairs):
-            return writer, prompt, ways
+        ids = {way: writer.written(prompt, count, way) for way in WAYS}
+        if not any(
+            torch.equal(ids[one], ids[other])
+            for one, other in itertools.combinations(WAYS, 2)
+            if length > 1 or {one, other} != {"at once", "one by one"}
+        ):
+            return writer, prompt, ids
 
 
 @generate.check(points=2, needs=["writes_the_same_with_the_cache"])
 def feeds_the_new_token_alone(answer, reference, draw):
     """With the cache each step feeds the model the new token alone."""
     note = "This model notices how many tokens it is fed at once; after the prompt it is one."
+    found = []
     for length in (1, 4):
-        writer, prompt, (_, *right) = telling(answer, draw, 5, length, 8)
-        got = answer(writer.there, prompt, 8)
-        # A prompt may be fed as a whole or token by token.
-        if not any(torch.equal(got, one) for one in right):
-            same(got, right[0], f"With a prompt of {length} the ids", note=note)
+        writer, prompt, ids = telling(answer, draw, 5, length, 8)
+        found.append((answer(writer.there, prompt, 8), ids))
+    for got, ids in found:
+        if not any(torch.equal(got, ids[way]) for way in ("at once", "one by one")):
+            same(got, ids["at once"], "With the cache the ids", note=note)
 
 
 @generate.check(points=1, needs=["writes_the_most_likely"])
 def feeds_everything_without_the_cache(answer, reference, draw):
     """With `use_cache=False` each step feeds the model all ids so far, and keeps nothing."""
     note = "This model notices how many tokens it is fed at once: without the cache it is all."
-    writer, prompt, (right, *_) = telling(answer, draw, 5, 4, 8)
-    same(answer(writer.there, prompt, 8, use_cache=False), right, "The ids", note=note)
+    writer, prompt, ids = telling(answer, draw, 5, 4, 8)
+    got = answer(writer.there, prompt, 8, use_cache=False)
+    same(got, ids["everything"], "The ids", note=note)
 
 
 @generate.check(points=1, needs=["puts_new_ids_behind_the_prompt"])
 def writes_in_eval_mode(answer, reference, draw):
     """It writes in eval mode: nothing is dropped."""
     writer, prompt = Writer(answer, draw, dropout=0.6), draw.integers(1, 11, 4, 5)
-    right = writer.written(prompt, 6, None)
+    right = writer.written(prompt, 6, "everything")
     for use_cache in (True, False):
         got = answer(writer.there.train(), prompt, 6, use_cache=use_cache)
         same(got, right, f"For a model with dropout, in train mode, use_cache={use_cache}, the ids")
@@ -742,16 +767,13 @@ def writes_in_eval_mode(answer, reference, draw):
 def restores_the_mode(answer, reference, draw):
     """Afterwards the model is in the mode it was in, all of it."""
     writer, prompt = Writer(answer, draw, dropout=0.5), draw.integers(1, 11, 2, 3)
-    for training in (True, False):
-        for use_cache in (True, False):
-            answer(writer.there.train(training), prompt, 2, use_cache=use_cache)
-            for name, (_, mode) in writer.there.describe(values=False).modules.items():
-                if mode != training:
-                    words, whole = {True: "train", False: "eval"}, name or "the model"
-                    raise Failure(
-                        f"Afterwards `{whole}` is in {words[mode]} mode; before it was in "
-                        f"{words[training]} mode."
-                    )
+    found = []
+    for training, use_cache in ((True, True), (False, True), (True, False)):
+        answer(writer.there.train(training), prompt, 2, use_cache=use_cache)
+        for name in ("", "blocks", "blocks.1.feed_forward"):
+            found.append((name, training, mode_of(writer.there, name)))
+    for one in found:
+        same_mode(*one)
 
 
 @generate.check(points=1, needs=["writes_the_most_likely"])
