@@ -639,6 +639,9 @@ def leaves_the_logits(answer, reference, draw):
 # generate
 
 
+OVER_TOKENS = recipe("Sequential", recipe("Softmax", 1), recipe("Linear", 8, 8))
+
+
 class Writer:
     """A DecoderOnlyLM on the answer's side, `there`, and the same one here.
 
@@ -646,19 +649,21 @@ class Writer:
     the ids tell how the model was fed.
     """
 
-    def __init__(self, answer, draw, watches=False, dropout=0.0):
-        sizes = (11, 8, 2, 2, 6, dropout)
-        self.there = answer.find("solutions.stack.DecoderOnlyLM")(*sizes)
-        self.here = DecoderOnlyLM(*sizes).to(draw.device).eval()
+    def __init__(self, draw, watches=False, dropout=0.0):
+        self._sizes, self._watches = (11, 8, 2, 2, 6, dropout), watches
+        self.here = DecoderOnlyLM(*self._sizes).to(draw.device).eval()
         if watches:
-            over_tokens = recipe("Sequential", recipe("Softmax", 1), recipe("Linear", 8, 8))
-            self.there.assign("blocks.0.feed_forward", over_tokens)
-            self.here.blocks[0].feed_forward = over_tokens.make().to(draw.device)
+            self.here.blocks[0].feed_forward = OVER_TOKENS.make().to(draw.device)
         with torch.no_grad():
-            start = {
-                name: one.copy_(draw.gain(*one.shape)) for name, one in self.here.named_parameters()
-            }
-        self.there.load(**start)
+            for one in self.here.parameters():
+                one.copy_(draw.gain(*one.shape))
+
+    def sent_to(self, answer):
+        self.there = answer.find("solutions.stack.DecoderOnlyLM")(*self._sizes)
+        if self._watches:
+            self.there.assign("blocks.0.feed_forward", OVER_TOKENS)
+        self.there.load(**{name: one.detach() for name, one in self.here.named_parameters()})
+        return self
 
     @torch.no_grad()
     def written(self, prompt, count, way):
@@ -693,7 +698,7 @@ def continues(got, prompt, count):
 @generate.check(points=1)
 def puts_new_ids_behind_the_prompt(answer, reference, draw):
     """The result is the prompt with `max_new_tokens` ids behind it, (B, T + new)."""
-    writer = Writer(answer, draw)
+    writer = Writer(draw).sent_to(answer)
     for batch, length, count in ((3, 4, 5), (1, 6, 1), (2, 1, 3), (2, 3, 0)):
         prompt = draw.integers(1, 11, batch, length)
         continues(answer(writer.there, prompt, count), prompt, count)
@@ -703,7 +708,7 @@ def puts_new_ids_behind_the_prompt(answer, reference, draw):
 @generate.check(points=2, needs=["puts_new_ids_behind_the_prompt"])
 def writes_the_most_likely(answer, reference, draw):
     """Each new id is the one with the largest logit after all ids before it, in every row."""
-    writer, prompt = Writer(answer, draw), draw.integers(1, 11, 4, 5)
+    writer, prompt = Writer(draw).sent_to(answer), draw.integers(1, 11, 4, 5)
     right = writer.written(prompt, 6, "everything")
     got = answer(writer.there, prompt, 6, use_cache=False, temperature=0.0)
     same(got, right, "Without the cache the ids")
@@ -712,7 +717,7 @@ def writes_the_most_likely(answer, reference, draw):
 @generate.check(points=2, needs=["puts_new_ids_behind_the_prompt"])
 def writes_the_same_with_the_cache(answer, reference, draw):
     """With the cache, which is the default, the ids are the same."""
-    writer, prompt = Writer(answer, draw), draw.integers(1, 11, 4, 5)
+    writer, prompt = Writer(draw).sent_to(answer), draw.integers(1, 11, 4, 5)
     right = writer.written(prompt, 6, "everything")
     same(answer(writer.there, prompt, 6), right, "With the cache the ids")
 
@@ -720,15 +725,14 @@ def writes_the_same_with_the_cache(answer, reference, draw):
 def telling(answer, draw, batch, length, count):
     """A writer that watches, a prompt, and what each way of feeding writes: all of it differs."""
     while True:
-        with answer.aside():  # how often it is tried is chance
-            writer, prompt = Writer(answer, draw, watches=True), draw.integers(1, 11, batch, length)
+        writer, prompt = Writer(draw, watches=True), draw.integers(1, 11, batch, length)
         ids = {way: writer.written(prompt, count, way) for way in WAYS}
         if not any(
             torch.equal(ids[one], ids[other])
             for one, other in itertools.combinations(WAYS, 2)
             if length > 1 or {one, other} != {"at once", "one by one"}
         ):
-            return writer, prompt, ids
+            return writer.sent_to(answer), prompt, ids
 
 
 @generate.check(points=2, needs=["writes_the_same_with_the_cache"])
@@ -756,7 +760,7 @@ def feeds_everything_without_the_cache(answer, reference, draw):
 @generate.check(points=1, needs=["puts_new_ids_behind_the_prompt"])
 def writes_in_eval_mode(answer, reference, draw):
     """It writes in eval mode: nothing is dropped."""
-    writer, prompt = Writer(answer, draw, dropout=0.6), draw.integers(1, 11, 4, 5)
+    writer, prompt = Writer(draw, dropout=0.6).sent_to(answer), draw.integers(1, 11, 4, 5)
     right = writer.written(prompt, 6, "everything")
     for use_cache in (True, False):
         got = answer(writer.there.train(), prompt, 6, use_cache=use_cache)
@@ -766,7 +770,7 @@ def writes_in_eval_mode(answer, reference, draw):
 @generate.check(points=1, needs=["puts_new_ids_behind_the_prompt"])
 def restores_the_mode(answer, reference, draw):
     """Afterwards the model is in the mode it was in, all of it."""
-    writer, prompt = Writer(answer, draw, dropout=0.5), draw.integers(1, 11, 2, 3)
+    writer, prompt = Writer(draw, dropout=0.5).sent_to(answer), draw.integers(1, 11, 2, 3)
     found = []
     for training, use_cache in ((True, True), (False, True), (True, False)):
         answer(writer.there.train(training), prompt, 2, use_cache=use_cache)
@@ -779,20 +783,21 @@ def restores_the_mode(answer, reference, draw):
 @generate.check(points=1, needs=["writes_the_most_likely"])
 def draws_at_a_temperature(answer, reference, draw):
     """With a temperature each id is drawn from softmax(logits / temperature)."""
-    writer, prompt = Writer(answer, draw), draw.integers(1, 11, 1, 3)
+    writer, prompt = Writer(draw).sent_to(answer), draw.integers(1, 11, 1, 3)
     for temperature, use_cache in ((3.0, True), (6.0, False)):
         with torch.no_grad():
             shares = (writer.here(prompt)[0, -1].double() / temperature).softmax(-1).cpu()
         settings = {"temperature": temperature, "use_cache": use_cache}
-        got = answer(writer.there, prompt.repeat(ROWS, 1), 1, **settings)
-        continues(got, prompt.repeat(ROWS, 1), 1)
+        many = prompt.repeat(ROWS // 2, 1)
+        got = answer(writer.there, many, 1, **settings)
+        continues(got, many, 1)
         drawn_from(got[:, -1], shares, f"With temperature {temperature:g}")
 
 
 @generate.check(points=2, needs=["draws_at_a_temperature"])
 def writes_from_the_generator(answer, reference, draw):
     """All randomness comes from `generator`; its state decides, with and without the cache."""
-    writer, prompt = Writer(answer, draw), draw.integers(1, 11, 6, 3)
+    writer, prompt = Writer(draw).sent_to(answer), draw.integers(1, 11, 6, 3)
     from_generator(answer, draw, (writer.there, prompt, 8), {"temperature": 4.0})
     make, ids = answer.find("torch.Generator"), []
     for use_cache in (True, False):
@@ -805,7 +810,7 @@ def writes_from_the_generator(answer, reference, draw):
 @generate.check(points=1, needs=["puts_new_ids_behind_the_prompt"])
 def leaves_the_prompt_and_the_device(answer, reference, draw):
     """The prompt is the same after the call, and all happens on its device."""
-    writer, prompt = Writer(answer, draw), draw.integers(1, 11, 2, 3)
+    writer, prompt = Writer(draw).sent_to(answer), draw.integers(1, 11, 2, 3)
     after = answer.call((writer.there, prompt, 2), after=True).arguments
     untouched(after[1], prompt, "prompt_ids")
     model = writer.there.to(device="meta")
