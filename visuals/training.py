@@ -60,10 +60,10 @@ def measured(
 
 
 def smooth(losses: Sequence[float]) -> list[float]:
-    """Each loss as the mean of about the last twenty: single batches jump."""
+    """Each loss as the mean of about the last ten: single batches jump."""
     mean, found = losses[0], []
     for step, loss in enumerate(losses):
-        mean += (loss - mean) / min(step + 1, 20)
+        mean += (loss - mean) / min(step + 1, 10)
         found.append(mean)
     return found
 
@@ -79,7 +79,9 @@ def loss_curve(losses: Sequence[float], steps: int, levels: Mapping[str, float])
         top = max([*losses[:1], *levels.values(), 0.1]) * 1.08
         for (name, level), (_, line) in zip(levels.items(), LINES[1:], strict=False):
             axes.axhline(level, color=INK, linewidth=1, linestyle=line)
-            axes.text(steps, level + top / 80, name, ha="right", fontsize=11)
+            near_the_end = bool(losses) and abs(losses[-1] - level) < top / 6
+            side, place = ("left", steps / 99) if near_the_end else ("right", steps)
+            axes.text(place, level + top / 80, name, ha=side, fontsize=11)
         axes.set_xlim(0, steps)
         axes.set_ylim(0, top)
         axes.set_xlabel("step")
@@ -93,7 +95,7 @@ def loss_curve(losses: Sequence[float], steps: int, levels: Mapping[str, float])
     found = f"Now {len(losses)} steps. " + (f"{heights}. " if heights else "")
     if losses:
         found += f"It began at {number(losses[0])} and is at {number(smooth(losses)[-1])}."
-    caption = "Pale: each batch. Dark: the mean of the last twenty."
+    caption = "Pale: each batch. Dark: the mean of about the last ten."
     return measured(plot, (7.6, 3.0), shows, found, caption)
 
 
@@ -162,7 +164,7 @@ def runs(named: Mapping[str, Sequence[float]], level: float, says: str) -> Measu
         for (name, losses), (color, line) in zip(named.items(), LINES, strict=False):
             axes.plot(smooth(losses), color=color, linestyle=line, linewidth=2.5, label=name)
         axes.axhline(level, color=INK, linewidth=1)
-        axes.text(0, level + 0.01, says, fontsize=11)
+        axes.text(max(map(len, named.values())), level + 0.01, says, ha="right", fontsize=11)
         axes.set_ylim(0, level * 1.35)
         axes.set_xlabel("step")
         axes.set_ylabel("training loss")
@@ -170,7 +172,7 @@ def runs(named: Mapping[str, Sequence[float]], level: float, says: str) -> Measu
 
     shows = f"Line chart of the training losses of {len(named)} runs: {', '.join(named)}."
     ends = "; ".join(f"{name} {number(smooth(one)[-1])}" for name, one in named.items())
-    caption = "Each line: the mean of about the last twenty batches."
+    caption = "Each line: the mean of about the last ten batches."
     return measured(plot, (7.6, 3.6), shows, f"At the end: {ends}.", caption)
 
 
