@@ -212,7 +212,7 @@ def attention_maps(
 
         def plot(figure: Figure) -> None:
             axes = figure.subplots()
-            axes.imshow(table, cmap="Blues", vmin=0, vmax=1)
+            axes.imshow(table.tolist(), cmap="Blues", vmin=0, vmax=1)
             axes.set_xticks(range(len(words)), words)
             axes.set_yticks(range(len(words)), words)
             axes.set_xlabel("key: who is read")
