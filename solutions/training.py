@@ -67,18 +67,16 @@ def sample_next(logits, temperature=1.0, top_k=None, top_p=None, generator=None)
     if top_k is not None:
         shares = shares[:, :top_k] / shares[:, :top_k].sum(dim=-1, keepdim=True)
     if top_p is not None:
-        before = shares.cumsum(dim=-1) - shares  # of the tokens that are more likely
-        shares = shares.masked_fill(before >= top_p, 0.0)
-        shares[:, 0] = shares[:, 0].clamp(min=1e-9)
+        left_out = shares.cumsum(dim=-1) - shares >= top_p  # those before it reach p already
+        left_out[:, 0] = False
+        shares = shares.masked_fill(left_out, 0.0)
     places = torch.multinomial(shares, 1, generator=generator)  # (B, 1), and it renormalizes
     return ids.gather(1, places)[:, 0]
     ### END SOLUTION
 
 
 @torch.no_grad()
-def generate(
-    model, prompt_ids, max_new_tokens, *, use_cache=True, temperature=0.0, generator=None
-):
+def generate(model, prompt_ids, max_new_tokens, *, use_cache=True, temperature=0.0, generator=None):
     """Write `max_new_tokens` tokens behind prompt_ids (B, T), one after another, in eval mode.
 
     model(ids, caches=..., use_cache=True) returns logits and caches, as DecoderOnlyLM does. Returns

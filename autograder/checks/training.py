@@ -298,7 +298,7 @@ def leaves_the_ids_and_the_device(answer, reference, draw):
 DROPPED = recipe(
     "Sequential",
     recipe("Embedding", 7, 5),
-    recipe("Dropout", 0.9),
+    recipe("Sequential", recipe("Identity"), recipe("Dropout", 0.9)),
     recipe("Linear", 5, 7),
 )
 
@@ -368,12 +368,17 @@ def runs_in_eval_mode(answer, reference, draw):
 def restores_every_mode(answer, reference, draw):
     """Afterwards every submodule is in the mode it was in, also where they differ."""
     ids, found = padded(draw, 3, 6, 7), []
-    for training, others in ((True, ()), (False, ()), (True, ("1",)), (False, ("1", "2"))):
+    for training, others in (
+        (True, ()),
+        (False, ()),
+        (True, ("1.1",)),
+        (False, ("1", "1.0", "1.1", "2")),
+    ):
         model = Twins(answer, DROPPED, draw).there.train(training)
         for name in others:
             model.attribute(name).train(not training)
         answer(model, [ids])
-        for name in ("", "0", "1", "2"):
+        for name in ("", "0", "1", "1.1", "2"):
             found.append((name, training != (name in others), mode_of(model, name)))
     for one in found:  # all are read before any is judged: they tell one mistake from another
         same_mode(*one)
@@ -524,6 +529,7 @@ def takes_the_largest_at_zero(answer, reference, draw):
 @sample_next.check(points=1)
 def draws_by_the_shares(answer, reference, draw):
     """Without settings each token comes as often as its softmax says."""
+    ids_of(answer(draw.normal(1, 6)), 1, 6)
     twelve = torch.arange(12, 24, dtype=torch.float64) / 210
     draws(
         answer, draw, *(("Without settings", one, len(one), {}) for one in (SHARES, *[twelve] * 3))
@@ -699,9 +705,15 @@ def continues(got, prompt, count):
 def puts_new_ids_behind_the_prompt(answer, reference, draw):
     """The result is the prompt with `max_new_tokens` ids behind it, (B, T + new)."""
     writer = Writer(draw).sent_to(answer)
-    for batch, length, count in ((3, 4, 5), (1, 6, 1), (2, 1, 3), (2, 3, 0)):
+    for batch, length, count, temperature in (
+        (3, 4, 5, 0),
+        (1, 6, 1, 2),
+        (2, 1, 3, 0),
+        (2, 3, 0, 0),
+    ):
         prompt = draw.integers(1, 11, batch, length)
-        continues(answer(writer.there, prompt, count), prompt, count)
+        got = answer(writer.there, prompt, count, temperature=float(temperature))
+        continues(got, prompt, count)
     continues(answer(writer.there, prompt, 2, use_cache=False), prompt, 2)
 
 

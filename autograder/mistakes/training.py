@@ -550,6 +550,11 @@ def one_flag(model, modes):
     model.training = modes[model]
 
 
+def its_children(model, modes):
+    for module in (model, *model.children()):
+        module.training = modes[module]
+
+
 evaluate_loss.add(
     "mode_left_alone",
     "Dropout still drops. `model.eval()` switches every submodule; `model.training = False` no "
@@ -576,8 +581,10 @@ evaluate_loss.add(
 )
 evaluate_loss.add(
     "one_flag_restored",
-    "You restored `model.training` alone; its submodules are still in eval mode.",
+    "You restored the mode of the model alone, or of its direct children. Those further inside are "
+    "still in eval mode: walk `model.modules()`.",
     moded(nn.Module.eval, one_flag),
+    moded(nn.Module.eval, its_children),
 )
 evaluate_loss.add(
     "gradients_computed",
@@ -853,6 +860,14 @@ picks(
     "seeded_from_the_generator",
     "You seeded torch's own random state. Draw from `generator` itself: `generator=generator`.",
     seeded,
+)
+picks(
+    "squeezed_too_far",
+    "`squeeze()` removes every axis of length 1, the batch too where B is 1. Take column 0: "
+    "`[:, 0]`.",
+    lambda logits, generator: torch.multinomial(
+        logits.softmax(-1), 1, generator=generator
+    ).squeeze(),
 )
 picks(
     "a_column_returned",
