@@ -238,6 +238,16 @@ def test_pictures_are_compared_by_what_they_show(form, committed, fine):
     assert (fresh.difference(old, new) is None) is fine
 
 
+def test_what_one_run_measured_is_compared_by_its_words():
+    form = '<figure class="measured"><img alt="{}" src="data:image/png;base64,{}">'
+    old, other, new = (
+        json.dumps(form.format(alt, picture(colour)))
+        for alt, colour in (("loss", 180), ("speed", 100), ("loss", 100))
+    )
+    assert fresh.difference(old, new) is None
+    assert fresh.difference(other, new) is not None
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line", "words"),
     [

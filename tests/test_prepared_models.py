@@ -1,9 +1,10 @@
 """What checks can do to a model before an answer is given it, and how two answers are compared."""
 
+import pytest
 import torch
 from torch import nn
 
-from autograder.judge import recipe
+from autograder.judge import Failure, recipe
 from autograder.judge.agent import Agent
 from autograder.judge.compare import alike
 from autograder.judge.diagnose import _behaviour
@@ -31,6 +32,30 @@ def test_a_made_model_is_prepared_given_and_read():
     assert model.attribute("0.bias.grad").tolist() == [1, 1, 1]
     assert model.attribute("0.weight.grad") is None
     assert model.attribute("training") and not model.attribute("1.training")
+
+
+def test_what_no_recipe_makes_is_found_where_the_answer_runs():
+    answer = subject(lambda optimizer, batches: (len(optimizer.param_groups), *batches))
+    model = answer.make(MODEL)
+    parameters = model.call((), method="parameters").value
+    optimizer = answer.find("torch.optim.SGD")(parameters, lr=0.5)
+    assert answer(optimizer, answer.find("builtins.iter")([2, 3])) == (1, 2, 3)
+
+
+def test_what_a_mock_saw_of_a_model_can_be_read():
+    answer = subject(len)
+    model, seen = answer.make(MODEL), answer.find("unittest.mock.Mock")(return_value=None)
+    model.call((seen,), method="register_forward_hook")
+    model(torch.ones(4, 2))
+    assert seen.at("call_args", 0, 2, "requires_grad") is True
+    assert seen.at("call_args", 0, 1, 0).shape == (4, 2)
+    with pytest.raises(Failure, match="no part"):
+        seen.at("call_args", 7)
+
+
+def test_what_is_not_there_is_a_failure():
+    with pytest.raises(Failure, match="no attribute 'Nothing'"):
+        subject(len).find("torch.optim.Nothing")
 
 
 def refuses(words):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import importlib
 import inspect
 import io
 import linecache
@@ -60,6 +61,7 @@ class Agent:
             "assign": self._assign,
             "call": self._call,
             "describe": self._describe,
+            "find": self._find,
             "load": self._load,
             "make": self._make,
             "mode": self._mode,
@@ -239,6 +241,11 @@ class Agent:
         for kind, key in path:
             target = target[key] if kind == "item" else getattr(target, key)
         return {"value": self._export(target)}
+
+    def _find(self, target: Any, name: str) -> dict[str, Any]:
+        """What can be imported as `name`: "torch.optim.SGD", "builtins.iter"."""
+        module, _, last = name.rpartition(".")
+        return {"value": self._export(getattr(importlib.import_module(module), last))}
 
     def _make(self, target: Any, recipe: Recipe) -> dict[str, Any]:
         """A module made from `recipe`, to be prepared before an answer is given it."""

@@ -323,11 +323,16 @@ class Subject:
 
     def item(self, key: Any) -> Any:
         """`answer[key]`."""
-        return self._read("item", key)
+        return self._read([["item", key]], f"item {key!r}")
 
     def attribute(self, name: str) -> Any:
         """`answer.name`; the name may have dots, as in "norm.weight.grad"."""
-        return self._read("attribute", name)
+        return self._read([["attribute", one] for one in name.split(".")], f"attribute {name!r}")
+
+    def at(self, *steps: int | str) -> Any:
+        """`answer.calls[0].name` for the steps "calls", 0, "name"."""
+        path = [["attribute" if isinstance(one, str) else "item", one] for one in steps]
+        return self._read(path, f"part {steps!r}")
 
     def make(self, recipe: Recipe) -> Subject:
         """A module made where the answer runs, to be prepared before the answer is given it."""
@@ -335,16 +340,26 @@ class Subject:
         made: Subject = walk(reply["value"], self._take_over)
         return made
 
+    def find(self, name: str) -> Subject:
+        """What is imported as `name` where the answer runs: an optimizer, a model of the course.
+
+        For what an exercise is given and no recipe makes; called like any other subject.
+        """
+        reply = self._perform(do="find", name=name)
+        if reply["error"]:
+            raise Failure(explain(reply["error"], self._name))
+        found: Subject = walk(reply["value"], self._take_over)
+        return found
+
     def assign(self, name: str, value: Any) -> Subject:
         """`made.name = value`, with dots in the name and a recipe for a module; never undone."""
         return self._act(do="assign", path=name.split("."), value=value)
 
-    def _read(self, kind: str, key: Any) -> Any:
-        steps = key.split(".") if kind == "attribute" else [key]
-        reply = self._perform(do="read", path=[[kind, step] for step in steps])
+    def _read(self, path: list[list[Any]], said: str) -> Any:
+        reply = self._perform(do="read", path=path)
         if reply["error"]:
             if {"LookupError", "AttributeError", "TypeError"} & set(reply["error"]["bases"]):
-                raise Failure(f"{self._name} has no {kind} {key!r}.")
+                raise Failure(f"{self._name} has no {said}.")
             raise Failure(explain(reply["error"], self._name))
         return walk(reply["value"], self._take_over)
 

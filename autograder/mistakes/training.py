@@ -1,0 +1,1147 @@
+"""Known wrong answers of lesson 08, each with the sentence its author should hear."""
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from autograder.judge import Mistakes
+from autograder.judge.quiz import quiz_mistakes
+from solutions.training import next_token_loss as right_loss
+from solutions.training import sample_next as right_sample
+
+next_token_loss = Mistakes("next_token_loss")
+train_step = Mistakes("train_step")
+evaluate_loss = Mistakes("evaluate_loss")
+sample_next = Mistakes("sample_next")
+generate = Mistakes("generate")
+
+
+# next_token_loss
+
+
+def loss_of(guesses=slice(None, -1), targets=slice(1, None), **settings):
+    """A right loss, but for which places meet, and what is given otherwise."""
+
+    def function(logits, token_ids, pad_id=0):
+        said = {"ignore_index": pad_id, **settings}
+        return F.cross_entropy(logits[:, guesses].transpose(1, 2), token_ids[:, targets], **said)
+
+    return function
+
+
+next_token_loss.add(
+    "not_shifted",
+    "You compared the logits at t with token t, which the model has just read: it learns to copy. "
+    "They are for token t + 1: `logits[:, :-1]` meet `token_ids[:, 1:]`.",
+    loss_of(slice(None), slice(None)),
+)
+next_token_loss.add(
+    "shifted_twice",
+    "You shifted by two: the logits at t are for token t + 1.",
+    loss_of(slice(None, -2), slice(2, None)),
+)
+next_token_loss.add(
+    "shifted_backwards",
+    "You shifted the wrong way: the logits at t met token t - 1. They are for the next token.",
+    loss_of(slice(1, None), slice(None, -1)),
+)
+next_token_loss.add(
+    "padding_counted",
+    "You counted padding as a target, so the model would learn to write padding. Leave out the "
+    "targets that are `pad_id`.",
+    loss_of(ignore_index=-100),
+)
+next_token_loss.add(
+    "summed",
+    "You summed the losses of the targets. Take their mean, or the step grows with the batch.",
+    loss_of(reduction="sum"),
+)
+next_token_loss.add(
+    "a_loss_for_each",
+    "You returned a loss for each target (`reduction='none'`). One number is asked for: their "
+    "mean over the counted ones.",
+    loss_of(reduction="none"),
+    lambda logits, token_ids, pad_id=0: loss_of(reduction="none")(
+        logits, token_ids, pad_id
+    ).flatten(),
+)
+next_token_loss.add(
+    "labels_smoothed",
+    "You smoothed the labels. The plain cross-entropy is asked for.",
+    loss_of(label_smoothing=0.1),
+)
+
+
+@next_token_loss(
+    "You left out the places whose *input* is padding. It is the target that must not be padding: "
+    "compare `token_ids[:, 1:]`."
+)
+def inputs_left_out(logits, token_ids, pad_id=0):
+    counted = token_ids[:, :-1] != pad_id
+    return F.cross_entropy(logits[:, :-1][counted], token_ids[:, 1:][counted])
+
+
+@next_token_loss("You left out 0 whatever `pad_id` is. Compare the targets with `pad_id`.")
+def pad_fixed_at_zero(logits, token_ids, pad_id=0):
+    return right_loss(logits, token_ids)
+
+
+def each(logits, token_ids):
+    return F.cross_entropy(
+        logits[:, :-1].transpose(1, 2), token_ids[:, 1:], reduction="none"
+    )  # (B, T - 1)
+
+
+@next_token_loss(
+    "You set the loss of padding to 0 and then took the mean over all places. Divide the sum by "
+    "the number of targets that count."
+)
+def divided_by_all(logits, token_ids, pad_id=0):
+    return (each(logits, token_ids) * (token_ids[:, 1:] != pad_id)).mean()
+
+
+@next_token_loss(
+    "You took the mean of each row and then the mean of the rows, so a token of a short row counts "
+    "more. The mean is over all counted targets together."
+)
+def mean_of_row_means(logits, token_ids, pad_id=0):
+    counted = token_ids[:, 1:] != pad_id
+    rows = (each(logits, token_ids) * counted).sum(1) / counted.sum(1).clamp(min=1)
+    return rows[counted.any(1)].mean()
+
+
+def from_logits(name, sentence, *changes):
+    next_token_loss.add(
+        name,
+        sentence,
+        *(
+            lambda logits, token_ids, pad_id=0, change=change: right_loss(
+                change(logits), token_ids, pad_id
+            )
+            for change in changes
+        ),
+    )
+
+
+from_logits(
+    "softmax_first",
+    "You took a softmax before the cross-entropy, which takes one itself. The loss can then hardly "
+    "move. Give it the logits.",
+    lambda logits: logits.softmax(-1),
+)
+from_logits(
+    "gradient_cut",
+    "You cut the logits off from their history (`.detach()`, `.data`, `torch.tensor(...)`), so "
+    "nothing would be learned.",
+    lambda logits: logits.detach(),
+)
+from_logits(
+    "always_float32",
+    "You returned float32 whatever the logits are. The loss has the dtype of the logits.",
+    lambda logits: logits.float(),
+)
+
+
+@next_token_loss(
+    "You took the logarithm of a softmax. Where a share rounds to 0 that is minus infinity: use "
+    "`F.cross_entropy` or `log_softmax`, which never form the share."
+)
+def logarithm_of_a_softmax(logits, token_ids, pad_id=0):
+    shares = logits[:, :-1].softmax(-1).gather(-1, token_ids[:, 1:, None])[..., 0]
+    return -shares.log()[token_ids[:, 1:] != pad_id].mean()
+
+
+def of_result(name, sentence, *changes):
+    next_token_loss.add(
+        name,
+        sentence,
+        *(
+            lambda logits, token_ids, pad_id=0, change=change: change(
+                right_loss(logits, token_ids, pad_id)
+            )
+            for change in changes
+        ),
+    )
+
+
+of_result(
+    "a_float_returned",
+    "You returned a float. Then nothing can run backward: return the tensor, without `.item()`.",
+    lambda loss: loss.item(),
+)
+of_result(
+    "perplexity",
+    "You returned the exponential of the loss, the perplexity. The mean cost itself is asked for.",
+    lambda loss: loss.exp(),
+)
+of_result(
+    "in_bits",
+    "You divided by ln 2, which gives bits. The natural logarithm is asked for, as torch takes it.",
+    lambda loss: loss / math.log(2),
+)
+of_result("sign_missing", "The sign is wrong: a loss is minus the logarithm.", lambda loss: -loss)
+
+
+@next_token_loss("You wrote into `token_ids`, which the caller still needs. Use `ignore_index`.")
+def padding_overwritten(logits, token_ids, pad_id=0):
+    token_ids[token_ids == pad_id] = -100
+    return F.cross_entropy(logits[:, :-1].transpose(1, 2), token_ids[:, 1:])
+
+
+@next_token_loss(
+    "You made a tensor without `device=`, so it stays on the CPU, and a GPU refuses to mix them."
+)
+def weights_on_the_cpu(logits, token_ids, pad_id=0):
+    weight = torch.ones(logits.shape[-1], dtype=logits.dtype)
+    weight[pad_id] = 0
+    return F.cross_entropy(logits[:, :-1].transpose(1, 2), token_ids[:, 1:], weight)
+
+
+# train_step
+
+
+def clip(model, optimizer, max_norm):
+    nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+
+
+def step_of(clear=True, loss_of=right_loss, clip=clip, result=torch.Tensor.item, default=1.0):
+    """A right step, but for what is given otherwise."""
+
+    def function(model, token_ids, optimizer, max_norm=default):
+        if clear:
+            optimizer.zero_grad()
+        loss = loss_of(model(token_ids), token_ids)
+        loss.backward()
+        clip(model, optimizer, max_norm)
+        optimizer.step()
+        return result(loss)
+
+    return function
+
+
+train_step.add(
+    "gradients_never_cleared",
+    "You never cleared the gradients. `backward` adds to what is in `.grad`, so each step also "
+    "goes where the last batches pointed. Call `optimizer.zero_grad()` first.",
+    step_of(clear=False),
+)
+
+
+@train_step(
+    "You cleared the gradients after the step alone. What was in `.grad` before the first call "
+    "still goes into it: clear before `backward`."
+)
+def cleared_after_the_step(model, token_ids, optimizer, max_norm=1.0):
+    loss = step_of(clear=False)(model, token_ids, optimizer, max_norm)
+    optimizer.zero_grad()
+    return loss
+
+
+def cleared_before_the_step(model, token_ids, optimizer, max_norm=1.0):
+    loss = right_loss(model(token_ids), token_ids)
+    loss.backward()
+    optimizer.zero_grad()
+    optimizer.step()
+    return loss.item()
+
+
+def no_step(model, token_ids, optimizer, max_norm=1.0):
+    optimizer.zero_grad()
+    loss = right_loss(model(token_ids), token_ids)
+    loss.backward()
+    return loss.item()
+
+
+def no_backward(model, token_ids, optimizer, max_norm=1.0):
+    optimizer.zero_grad()
+    loss = right_loss(model(token_ids), token_ids)
+    optimizer.step()
+    return loss.item()
+
+
+train_step.add(
+    "nothing_moves",
+    "No weight moves. The order is: clear the gradients, `loss.backward()`, which fills them, "
+    "clip, and `optimizer.step()`, which reads them. One is missing, or the clearing comes late.",
+    cleared_before_the_step,
+    no_step,
+    no_backward,
+)
+
+
+@train_step("You called `optimizer.step()` twice. One call makes one step.")
+def two_steps(model, token_ids, optimizer, max_norm=1.0):
+    loss = step_of()(model, token_ids, optimizer, max_norm)
+    optimizer.step()
+    return loss
+
+
+@train_step(
+    "You stepped by hand with plain gradient descent. How to step is the optimizer's business: "
+    "`optimizer.step()`."
+)
+def stepped_by_hand(model, token_ids, optimizer, max_norm=1.0):
+    optimizer.zero_grad()
+    loss = right_loss(model(token_ids), token_ids)
+    loss.backward()
+    clip(model, optimizer, max_norm)
+    with torch.no_grad():
+        for group in optimizer.param_groups:
+            for one in group["params"]:
+                if one.grad is not None:
+                    one -= group["lr"] * one.grad
+    return loss.item()
+
+
+def clips(name, sentence, *ways, **settings):
+    train_step.add(name, sentence, *(step_of(clip=way, **settings) for way in ways))
+
+
+def each_tensor(model, optimizer, max_norm):
+    for one in model.parameters():
+        nn.utils.clip_grad_norm_([one], max_norm)
+
+
+def scaled(model, optimizer, max_norm):
+    found = [one.grad for one in model.parameters() if one.grad is not None]
+    norm = nn.utils.get_total_norm(found)
+    for gradient in found:
+        gradient *= max_norm / norm
+
+
+def of_the_optimizer(model, optimizer, max_norm):
+    nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], max_norm)
+
+
+def of_all_with_a_gradient(model, optimizer, max_norm):
+    norm = sum(one.grad.square().sum() for one in model.parameters()).sqrt()
+    for one in model.parameters():
+        one.grad *= (max_norm / norm).clamp(max=1.0)
+
+
+def by_the_largest(model, optimizer, max_norm):
+    nn.utils.clip_grad_norm_(model.parameters(), max_norm, norm_type=math.inf)
+
+
+def clipped_before_backward(model, token_ids, optimizer, max_norm=1.0):
+    optimizer.zero_grad()
+    loss = right_loss(model(token_ids), token_ids)
+    clip(model, optimizer, max_norm)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+train_step.add(
+    "not_clipped",
+    "The gradients are not clipped, or before `backward`, when there are none: one bad batch can "
+    "throw the model far away. Clip between `backward` and the step.",
+    step_of(clip=lambda model, optimizer, max_norm: None),
+    clipped_before_backward,
+)
+clips(
+    "each_tensor_clipped",
+    "You clipped each parameter's gradient by itself, which turns the direction of the step. The "
+    "length of all of them together counts, and one factor scales all.",
+    each_tensor,
+)
+clips(
+    "values_clipped",
+    "You clipped each number of the gradients (`clip_grad_value_`). The length of all together is "
+    "cut down: `clip_grad_norm_`.",
+    lambda model, optimizer, max_norm: nn.utils.clip_grad_value_(model.parameters(), max_norm),
+)
+clips(
+    "always_scaled",
+    "You scaled the gradients to `max_norm` also where they are shorter. Then steps never get "
+    "small. Scale only what is longer.",
+    scaled,
+)
+clips(
+    "limit_fixed",
+    "You clipped at 1 whatever `max_norm` is.",
+    lambda model, optimizer, max_norm: clip(model, optimizer, 1.0),
+)
+clips(
+    "optimizer_s_part_measured",
+    "You measured the gradients of the optimizer's parameters. The length is that of the whole "
+    "model's: `model.parameters()`.",
+    of_the_optimizer,
+)
+clips(
+    "frozen_parameters_forgotten",
+    "A frozen parameter has no gradient: its `.grad` is None, and your clipping stops there.",
+    of_all_with_a_gradient,
+)
+clips(
+    "largest_number_measured",
+    "You measured the largest number of the gradients. The length is the root of the sum of "
+    "squares, over all of them.",
+    by_the_largest,
+)
+clips("limit_of_another_size", "By default `max_norm` is 1.0.", clip, default=5.0)
+
+
+train_step.add(
+    "a_tensor_returned",
+    "You returned a tensor, which keeps the whole history of this batch in memory. Return "
+    "`loss.item()`.",
+    step_of(result=lambda loss: loss),
+    step_of(result=torch.Tensor.detach),
+)
+train_step.add(
+    "nothing_returned",
+    "You returned nothing. The loss is asked for, as a float.",
+    step_of(result=lambda loss: None),
+)
+
+
+@train_step("You returned the loss after the step. The one that the gradients came from is asked.")
+def loss_after_the_step(model, token_ids, optimizer, max_norm=1.0):
+    step_of()(model, token_ids, optimizer, max_norm)
+    return right_loss(model(token_ids), token_ids).item()
+
+
+train_step.add(
+    "padding_counted",
+    "You counted padding as a target. Use your `next_token_loss`.",
+    step_of(loss_of=loss_of(ignore_index=-100)),
+)
+train_step.add(
+    "not_shifted",
+    "You compared each token's logits with the token itself. Use your `next_token_loss`, which "
+    "shifts.",
+    step_of(loss_of=loss_of(slice(None), slice(None))),
+)
+train_step.add(
+    "shifted_twice",
+    "You shifted the ids before `next_token_loss`, which shifts too. Give it all logits and ids.",
+    step_of(loss_of=loss_of(slice(None, -2), slice(2, None))),
+)
+
+
+@train_step("You wrote into `token_ids`, which the caller still needs.")
+def ids_overwritten(model, token_ids, optimizer, max_norm=1.0):
+    loss = step_of()(model, token_ids, optimizer, max_norm)
+    token_ids.zero_()
+    return loss
+
+
+# evaluate_loss
+
+
+def total_and_count(model, token_ids):
+    counted = (token_ids[:, 1:] != 0).sum().item()
+    return (right_loss(model(token_ids), token_ids).item() * counted if counted else 0.0), counted
+
+
+def measure(weigh=lambda ids: (ids[:, 1:] != 0).sum().item(), skip=True, walk=iter, end=None):
+    """A right mean, but for how batches are weighed, which are skipped, how they are walked."""
+
+    def function(model, batches):
+        modes = {module: module.training for module in model.modules()}
+        model.eval()
+        total = count = 0
+        with torch.no_grad():
+            for token_ids in walk(batches):
+                if (token_ids[:, 1:] != 0).any() or not skip:
+                    loss = right_loss(model(token_ids), token_ids).item()
+                    total, count = total + loss * weigh(token_ids), count + weigh(token_ids)
+        for module, mode in modes.items():
+            module.training = mode
+        return total / count if end is None else end(total, count)
+
+    return function
+
+
+evaluate_loss.add(
+    "mean_of_means",
+    "You took the mean of the batches' losses, so a target in a small batch counts more. Weigh "
+    "each batch by its number of counted targets.",
+    measure(weigh=lambda ids: 1),
+)
+evaluate_loss.add(
+    "weighed_by_rows",
+    "You weighed each batch by its rows. Rows have unequal lengths: weigh by counted targets.",
+    measure(weigh=len),
+)
+evaluate_loss.add(
+    "weighed_by_ids",
+    "You weighed each batch by all its ids or all its targets, padding among them. Weigh by the "
+    "targets that count: `(token_ids[:, 1:] != 0).sum()`.",
+    measure(weigh=lambda ids: ids.numel()),
+    measure(weigh=lambda ids: ids[:, 1:].numel()),
+)
+evaluate_loss.add(
+    "first_column_counted",
+    "You weighed each batch by its real ids, the first column among them. That is no target: count "
+    "in `token_ids[:, 1:]`.",
+    measure(weigh=lambda ids: (ids != 0).sum().item()),
+)
+evaluate_loss.add(
+    "nan_from_padding",
+    "A batch in which no target counts has the mean of nothing, NaN, and 0 times NaN is NaN: leave "
+    "such a batch out.",
+    measure(skip=False),
+)
+evaluate_loss.add(
+    "batches_indexed",
+    "You asked `batches` for its length or for an item. An iterator has neither: walk it with "
+    "`for`.",
+    measure(walk=lambda batches: (batches[place] for place in range(len(batches)))),
+)
+evaluate_loss.add(
+    "last_batch_alone",
+    "You kept the last batch's loss alone. Sum over all batches.",
+    measure(walk=lambda batches: list(batches)[-1:]),
+)
+evaluate_loss.add(
+    "first_batch_alone",
+    "You returned inside the loop, so only the first batch counts.",
+    measure(walk=lambda batches: list(batches)[:1]),
+)
+evaluate_loss.add(
+    "summed",
+    "You returned the sum. Divide it by the number of counted targets.",
+    measure(end=lambda total, count: total),
+)
+evaluate_loss.add(
+    "a_tensor_returned",
+    "You returned a tensor. A float is asked for: `.item()`.",
+    measure(end=lambda total, count: torch.tensor(total / count)),
+)
+
+
+@evaluate_loss(
+    "You walked `batches` twice, or after using it up. An iterator is empty the second time: count "
+    "and sum in one loop."
+)
+def walked_twice(model, batches):
+    count = sum((ids[:, 1:] != 0).sum().item() for ids in batches)
+    return measure(end=lambda total, _: total / count)(model, batches)
+
+
+def moded(before, after, grad=torch.no_grad):
+    """A right mean between what is done to the model before, and to its modes after."""
+
+    def function(model, batches):
+        modes = {module: module.training for module in model.modules()}
+        before(model)
+        with grad():
+            pairs = [total_and_count(model, token_ids) for token_ids in batches]
+        after(model, modes)
+        return sum(total for total, _ in pairs) / sum(count for _, count in pairs)
+
+    return function
+
+
+def restore(model, modes):
+    for module, mode in modes.items():
+        module.training = mode
+
+
+def whole_model(model, modes):
+    model.train(modes[model])
+
+
+def one_flag(model, modes):
+    model.training = modes[model]
+
+
+def its_children(model, modes):
+    for module in (model, *model.children()):
+        module.training = modes[module]
+
+
+evaluate_loss.add(
+    "mode_left_alone",
+    "Dropout still drops. `model.eval()` switches every submodule; `model.training = False` no "
+    "one but the model itself.",
+    moded(lambda model: None, restore),
+    moded(lambda model: setattr(model, "training", False), restore),
+)
+evaluate_loss.add(
+    "left_in_eval",
+    "You left the model in eval mode: the training that goes on has no dropout. Put every mode "
+    "back.",
+    moded(nn.Module.eval, lambda model, modes: None),
+)
+evaluate_loss.add(
+    "always_back_to_train",
+    "You put the model into train mode at the end. It may have been in eval mode: keep that.",
+    moded(nn.Module.eval, lambda model, modes: model.train()),
+)
+evaluate_loss.add(
+    "one_mode_for_all",
+    "You put all submodules into the model's own mode. One of them may have been in the other, "
+    "such as a frozen part in eval mode: keep each one's.",
+    moded(nn.Module.eval, whole_model),
+)
+evaluate_loss.add(
+    "one_flag_restored",
+    "You restored the mode of the model alone, or of its direct children. Those further inside are "
+    "still in eval mode: walk `model.modules()`.",
+    moded(nn.Module.eval, one_flag),
+    moded(nn.Module.eval, its_children),
+)
+evaluate_loss.add(
+    "gradients_computed",
+    "You let torch keep a history for a backward pass that never comes. Run the model under "
+    "`torch.no_grad()`.",
+    moded(nn.Module.eval, restore, torch.enable_grad),
+)
+
+
+@evaluate_loss(
+    "You switched gradients off for everything that follows (`torch.set_grad_enabled(False)`). As "
+    "`with torch.no_grad():` it ends with the block."
+)
+def gradients_off_for_good(model, batches):
+    loss = measure()(model, batches)
+    torch.set_grad_enabled(False)
+    return loss
+
+
+@evaluate_loss("You cleared the model's gradients. Measuring leaves `.grad` as it is.")
+def gradients_cleared(model, batches):
+    loss = measure()(model, batches)
+    model.zero_grad()
+    return loss
+
+
+@evaluate_loss("You ran `backward`. Measuring computes no gradients.")
+def ran_backward(model, batches):
+    batches = list(batches)
+    loss = measure()(model, batches)
+    right_loss(model(batches[0]), batches[0]).backward()
+    return loss
+
+
+# sample_next
+
+
+def by_temperature(logits, temperature):
+    return logits / temperature
+
+
+def keep_k(logits, top_k):
+    smallest = logits.topk(top_k).values[:, -1:]
+    return logits.masked_fill(logits < smallest, -math.inf)
+
+
+def keep_p(logits, top_p):
+    shares, places = logits.softmax(-1).sort(-1, descending=True)
+    out = shares.cumsum(-1) - shares >= top_p
+    out[:, 0] = False
+    return logits.masked_fill(torch.zeros_like(out).scatter(1, places, out), -math.inf)
+
+
+def pick(logits, generator):
+    return torch.multinomial(logits.softmax(-1), 1, generator=generator)[:, 0]
+
+
+ORDER = ("temperature", "top_k", "top_p")
+
+
+def sampler(order=ORDER, pick=pick, **ways):
+    """A right sampler, but for the order of its steps, and those that are given."""
+    steps = {"temperature": by_temperature, "top_k": keep_k, "top_p": keep_p, **ways}
+
+    def function(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
+        if temperature == 0:
+            return logits.argmax(-1)
+        given = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+        for name in order:
+            if given[name] is not None:
+                logits = steps[name](logits, given[name])
+        return pick(logits, generator)
+
+    return function
+
+
+sample_next.add(
+    "temperature_multiplied",
+    "You multiplied by the temperature. Divide: below 1 the differences grow.",
+    sampler(temperature=lambda logits, temperature: logits * temperature),
+)
+sample_next.add(
+    "temperature_ignored",
+    "The temperature does nothing: shares that are all divided by it are the same shares. Divide "
+    "the logits, before the softmax.",
+    sampler(temperature=lambda logits, temperature: logits),
+)
+sample_next.add(
+    "temperature_in_place",
+    "You changed `logits` itself (`/=`, `div_`, an assignment to a part), which is the caller's.",
+    sampler(temperature=lambda logits, temperature: logits.div_(temperature)),
+)
+sample_next.add(
+    "one_too_many",
+    "You kept k + 1 tokens. `top_k` is how many are left.",
+    sampler(top_k=lambda logits, k: keep_k(logits, min(k + 1, logits.shape[-1]))),
+)
+sample_next.add(
+    "least_likely_kept",
+    "You kept the k least likely tokens.",
+    sampler(top_k=lambda logits, k: -keep_k(-logits, k)),
+    sampler(
+        top_k=lambda logits, k: keep_k(-logits, k).mul(-1).where(keep_k(-logits, k) > -9e9, -9e9)
+    ),
+)
+sample_next.add(
+    "zeros_for_the_others",
+    "You set the logits of the others to 0. The exponential of 0 is 1, so they are still drawn: "
+    "fill with minus infinity.",
+    sampler(top_k=lambda logits, k: keep_k(logits, k).nan_to_num(neginf=0.0)),
+)
+sample_next.add(
+    "first_row_s_limit",
+    "You used the first row's k-th largest for the whole batch. Each row has its own.",
+    sampler(
+        top_k=lambda logits, k: logits.masked_fill(
+            logits < logits[:1].topk(k).values[:, -1:], -math.inf
+        )
+    ),
+)
+sample_next.add("top_k_ignored", "`top_k` does nothing.", sampler(top_k=lambda logits, k: logits))
+sample_next.add("top_p_ignored", "`top_p` does nothing.", sampler(top_p=lambda logits, p: logits))
+
+
+def cut(logits, out_of):
+    """Leave out what `out_of(shares, sums)` says of the shares, the most likely first."""
+    shares, places = logits.softmax(-1).sort(-1, descending=True)
+    out = out_of(shares, shares.cumsum(-1))
+    return logits.masked_fill(torch.zeros_like(out).scatter(1, places, out), -math.inf)
+
+
+sample_next.add(
+    "crossing_token_dropped",
+    "You dropped the token with which the sum reaches p, the only one where p is small. It belongs "
+    "to the set: compare the sum of the tokens *before* it with p.",
+    sampler(top_p=lambda logits, p: cut(logits, lambda shares, sums: (sums > p) & (p < 1))),
+    sampler(top_p=lambda logits, p: cut(logits, lambda shares, sums: (sums >= p) & (p < 1))),
+)
+
+
+def but_the_first(logits, p):
+    def out_of(shares, sums):
+        out = (sums > p) & (p < 1)
+        out[:, 0] = False
+        return out
+
+    return cut(logits, out_of)
+
+
+sample_next.add(
+    "crossing_token_dropped_but_the_first",
+    "You dropped the token with which the sum reaches p. The smallest set that *reaches* p has it.",
+    sampler(top_p=but_the_first),
+)
+sample_next.add(
+    "one_token_too_many",
+    "You kept one token more than needed to reach p. The smallest set is asked for.",
+    sampler(
+        top_p=lambda logits, p: cut(
+            logits, lambda shares, sums: sums - shares - shares.roll(1, -1) >= p
+        )
+    ),
+)
+sample_next.add(
+    "share_compared_with_p",
+    "You compared each token's own share with p. It is the sum of the shares, from the most likely "
+    "on, that reaches p.",
+    sampler(
+        top_p=lambda logits, p: cut(logits, lambda shares, sums: (shares < 1 - p) & (sums > shares))
+    ),
+)
+
+
+def from_the_least(logits, p):
+    shares, places = logits.softmax(-1).sort(-1)
+    out = shares.cumsum(-1) - shares >= p
+    return logits.masked_fill(torch.zeros_like(out).scatter(1, places, out), -math.inf)
+
+
+sample_next.add(
+    "sorted_upwards",
+    "You summed from the least likely token on, and so dropped the most likely ones. Sort with "
+    "`descending=True`.",
+    sampler(top_p=from_the_least),
+)
+
+
+def places_for_ids(logits, p):
+    shares, _ = logits.softmax(-1).sort(-1, descending=True)
+    return shares.log().masked_fill(shares.cumsum(-1) - shares >= p, -math.inf)
+
+
+sample_next.add(
+    "place_for_id",
+    "You returned the place in the sorted order. The id that stands there is asked for: "
+    "`ids.gather(1, places)`.",
+    sampler(top_p=places_for_ids),
+)
+sample_next.add(
+    "top_p_before_the_temperature",
+    "You applied top-p before the temperature. The temperature comes first and changes the shares.",
+    sampler(order=("top_p", "temperature", "top_k")),
+    sampler(order=("top_k", "top_p", "temperature")),
+)
+sample_next.add(
+    "top_p_before_top_k",
+    "You applied top-p before top-k, to the shares of all tokens. Top-k comes first, and top-p "
+    "looks at the shares of what is left.",
+    sampler(order=("temperature", "top_p", "top_k")),
+)
+
+
+def not_renormalized(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
+    if temperature == 0:
+        return logits.argmax(-1)
+    shares, places = (logits / temperature).softmax(-1).sort(-1, descending=True)
+    sums = shares.cumsum(-1)
+    if top_k is not None:
+        shares, sums = shares[:, :top_k], sums[:, :top_k]
+    if top_p is not None:
+        out = sums - shares >= top_p
+        shares = shares.masked_fill(out, 0.0)
+    return places.gather(1, torch.multinomial(shares, 1, generator=generator))[:, 0]
+
+
+sample_next.add(
+    "top_k_not_renormalized",
+    "After top-k the shares no longer sum to 1, and top-p looked at them as they were. Divide by "
+    "their sum first.",
+    not_renormalized,
+)
+
+
+def picks(name, sentence, *ways):
+    sample_next.add(name, sentence, *(sampler(pick=way) for way in ways))
+
+
+def one_number_for_all(logits, generator):
+    number = torch.rand(1, generator=generator, device=logits.device)
+    return (logits.softmax(-1).cumsum(-1) < number).sum(-1).clamp(max=logits.shape[-1] - 1)
+
+
+def seeded(logits, generator):
+    if generator is not None:
+        torch.manual_seed(generator.initial_seed())
+    return pick(logits, None)
+
+
+picks(
+    "always_the_largest",
+    "You always took the largest. That is for temperature 0; otherwise draw, by the shares.",
+    lambda logits, generator: logits.argmax(-1),
+)
+picks(
+    "drawn_evenly",
+    "You drew evenly among the tokens that are left. Each has its share.",
+    lambda logits, generator: pick(
+        logits.sign().abs().where(logits > -math.inf, -math.inf), generator
+    ),
+)
+picks(
+    "one_draw_for_all_rows",
+    "You drew one random number for the whole batch. Each row needs its own.",
+    one_number_for_all,
+)
+picks(
+    "generator_ignored",
+    "You did not hand `generator` on, so the draws come from torch's own random state. Pass "
+    "`generator=generator`.",
+    lambda logits, generator: pick(logits, None),
+)
+picks(
+    "seeded_from_the_generator",
+    "You seeded torch's own random state. Draw from `generator` itself: `generator=generator`.",
+    seeded,
+)
+picks(
+    "squeezed_too_far",
+    "`squeeze()` removes every axis of length 1, the batch too where B is 1. Take column 0: "
+    "`[:, 0]`.",
+    lambda logits, generator: torch.multinomial(
+        logits.softmax(-1), 1, generator=generator
+    ).squeeze(),
+)
+picks(
+    "a_column_returned",
+    "You returned (B, 1), as `multinomial` gives it. (B,) is asked for: take column 0.",
+    lambda logits, generator: pick(logits, generator)[:, None],
+)
+
+
+@sample_next(
+    "At temperature 0 you divided by 0. There is nothing to draw: return the largest, "
+    "`logits.argmax(dim=-1)`."
+)
+def divided_by_zero(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
+    if temperature == 0:
+        return pick(logits / 0.0, generator)
+    return right_sample(logits, temperature, top_k, top_p, generator)
+
+
+@sample_next("You moved the logits to the CPU, or made a tensor there. Stay on their device.")
+def on_the_cpu(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
+    return right_sample(logits.cpu(), temperature, top_k, top_p, generator)
+
+
+# generate
+
+
+def cached(model, new, ids, caches):
+    return model(new, caches=caches, use_cache=True)
+
+
+def choose(logits, temperature, generator):
+    return right_sample(logits[:, -1], temperature, generator=generator)
+
+
+def restored(model, training):
+    model.train(training)
+
+
+def writer(
+    feed=cached, choose=choose, before=nn.Module.eval, after=restored, end=None, default=0.0
+):
+    """A right `generate`, but for what is given otherwise."""
+
+    @torch.no_grad()
+    def function(
+        model, prompt_ids, max_new_tokens, *, use_cache=True, temperature=default, generator=None
+    ):
+        training = model.training
+        before(model)
+        ids, new, caches = prompt_ids, prompt_ids, None
+        for _ in range(max_new_tokens):
+            if use_cache or feed is always_cached:
+                logits, caches = feed(model, new, ids, caches)
+            else:
+                logits = model(ids)
+            new = choose(logits, temperature, generator)[:, None]
+            ids = torch.cat([ids, new], dim=1)
+        after(model, training)
+        return ids if end is None else end(ids, prompt_ids)
+
+    return function
+
+
+def always_cached(model, new, ids, caches):
+    return cached(model, new, ids, caches)
+
+
+def feeds(name, sentence, *ways):
+    generate.add(name, sentence, *(writer(feed=way) for way in ways))
+
+
+feeds(
+    "whole_text_into_the_cache",
+    "You fed all ids at each step and the caches too, so every key is there twice and more. With "
+    "the caches feed the new token alone.",
+    lambda model, new, ids, caches: model(ids, caches=caches, use_cache=True),
+)
+feeds(
+    "cache_not_used",
+    "With `use_cache` you still fed all ids at each step, so the cache saves nothing. Feed the new "
+    "token alone, with the caches of the step before.",
+    lambda model, new, ids, caches: (model(ids), None),
+    lambda model, new, ids, caches: model(ids, use_cache=True),
+)
+feeds(
+    "caches_dropped",
+    "You fed the new token without the caches, so the model sees nothing of what stands before it. "
+    "Pass on what the last call returned.",
+    lambda model, new, ids, caches: model(new, use_cache=True),
+)
+
+
+def of_the_prompt(model, new, ids, caches):
+    logits, newer = cached(model, new, ids, caches)
+    return logits, newer if caches is None else caches
+
+
+def all_new(model, new, ids, caches):
+    if caches is None:
+        logits, kept = cached(model, ids, ids, None)
+        return logits, (ids.shape[1], kept)
+    length, kept = caches
+    return model(ids[:, length:], caches=kept, use_cache=True)[0], caches
+
+
+feeds(
+    "caches_of_the_prompt_kept",
+    "You kept the caches of the prompt and never took the newer ones, so the tokens written since "
+    "are missing. Each call returns the caches for the next.",
+    of_the_prompt,
+)
+feeds(
+    "all_new_tokens_fed",
+    "You fed all new tokens at each step behind the prompt's caches. Take the newer caches from "
+    "each call, and feed the newest token alone.",
+    all_new,
+)
+feeds(
+    "use_cache_ignored",
+    "You used the cache also with `use_cache=False`. Without it each step feeds all ids.",
+    always_cached,
+)
+
+
+def chooses(name, sentence, *ways, **settings):
+    generate.add(name, sentence, *(writer(choose=way, **settings) for way in ways))
+
+
+def reseeded(logits, temperature, generator):
+    if generator is not None:
+        generator.manual_seed(0)
+    return choose(logits, temperature, generator)
+
+
+chooses(
+    "first_place_read",
+    "You read the logits of the first place. Those of the last are for the token that comes next: "
+    "`logits[:, -1]`.",
+    lambda logits, temperature, generator: choose(logits[:, :1], temperature, generator),
+)
+chooses(
+    "first_row_for_all",
+    "You wrote the first row's token into every row.",
+    lambda logits, temperature, generator: choose(logits, temperature, generator)[:1].expand(
+        len(logits)
+    ),
+)
+chooses(
+    "temperature_ignored",
+    "You always took the largest. With a temperature above 0 draw with `sample_next`.",
+    lambda logits, temperature, generator: choose(logits, 0.0, generator),
+)
+chooses(
+    "always_drawn",
+    "You drew although the temperature is 0. Then the largest is taken, as `sample_next` does.",
+    lambda logits, temperature, generator: choose(logits, temperature or 1.0, generator),
+)
+chooses("temperature_of_one", "By default the temperature is 0.0.", choose, default=1.0)
+chooses(
+    "generator_ignored",
+    "You did not hand `generator` on to `sample_next`.",
+    lambda logits, temperature, generator: choose(logits, temperature, None),
+)
+chooses(
+    "generator_reseeded",
+    "You seeded the generator at each step, so each step draws the same number. Its state is the "
+    "caller's: only draw from it.",
+    reseeded,
+)
+
+
+def modes(name, sentence, **settings):
+    generate.add(name, sentence, writer(**settings))
+
+
+modes(
+    "mode_left_alone",
+    "You did not switch to eval mode, so dropout still drops while it writes: `model.eval()`.",
+    before=lambda model: None,
+)
+modes(
+    "left_in_eval",
+    "You left the model in eval mode. Put it back into the mode it was in.",
+    after=lambda model, training: None,
+)
+modes(
+    "always_back_to_train",
+    "You put the model into train mode at the end. It may have been in eval mode.",
+    after=lambda model, training: model.train(),
+)
+modes(
+    "one_flag_restored",
+    "You restored `model.training` alone; its submodules are still in eval mode.",
+    after=lambda model, training: setattr(model, "training", training),
+)
+
+
+def ends(name, sentence, *ways):
+    generate.add(name, sentence, *(writer(end=way) for way in ways))
+
+
+ends(
+    "prompt_left_out",
+    "You returned the new ids alone. The prompt stands before them.",
+    lambda ids, prompt: ids[:, prompt.shape[1] :],
+)
+ends(
+    "one_too_few",
+    "One token is missing: there are `max_new_tokens` new ones.",
+    lambda ids, _: ids[:, :-1],
+)
+ends(
+    "a_list_returned",
+    "You returned a list. A tensor of ids is asked for, (B, T + new).",
+    lambda ids, prompt: ids.tolist(),
+)
+
+
+def over_the_prompt(ids, prompt):
+    prompt[:, -1] = ids[:, -1]
+    return ids
+
+
+def on_the_cpu_first(model, new, ids, caches):
+    logits, caches = cached(model, new, ids, caches)
+    return logits.cpu(), caches
+
+
+ends("prompt_overwritten", "You wrote into `prompt_ids`, which is the caller's.", over_the_prompt)
+generate.add(
+    "made_on_the_cpu",
+    "You made a tensor without `device=` or moved one to the CPU, and a GPU refuses to mix them.",
+    writer(feed=on_the_cpu_first),
+    writer(end=lambda ids, prompt: ids.cpu()),
+)
+
+
+# training_quiz
+
+SENTENCES = {
+    1: {
+        "a": "That is the token the model has just read; to copy it takes no learning.",
+        "c": "The other way round: the model guesses what comes, not what was.",
+        "d": "Each place guesses one token, the one that comes next.",
+    },
+    2: {
+        "a": "A loss of 0 means that every guess is certain and right. This model knows nothing.",
+        "b": "Nothing sets it to 1. It gives each of 100 tokens a share of about 1/100.",
+        "c": "The cost is the logarithm of the number of tokens, not the number.",
+    },
+    3: {
+        "b": "Clipping never makes gradients longer. Then steps could not get small near the end.",
+        "c": "They are shorter than the limit, so nothing is cut.",
+        "d": "They are scaled where they are too long, never set to zero.",
+    },
+    4: {
+        "a": "That is the mean of the two means. Three quarters of the targets cost 4.",
+        "b": "You weighed them the wrong way round: (30 · 2 + 10 · 4) / 40.",
+        "d": "That is the sum of the two. A mean lies between them.",
+    },
+    5: {
+        "a": "The first alone has 0.5, which does not reach 0.7.",
+        "b": "Then top-p would leave nothing out. Tokens are taken until the sum reaches 0.7.",
+        "c": "The first two have 0.8 together, which is enough. The third is not needed.",
+    },
+    6: {
+        "a": "That is what a temperature above 1 does.",
+        "c": "The order stays, and the shares move: the logits are divided by 0.5, so doubled.",
+        "d": "It is one division for each token; it changes what is drawn.",
+    },
+    7: {
+        "a": "Overfitting shows as a held-out loss above the training loss; nothing of it here.",
+        "b": "Who knows how often each letter comes pays the unigram entropy, 3.2.",
+        "d": "2.0 is far from too good: a text has longer patterns than pairs of letters.",
+    },
+}
+training_quiz = quiz_mistakes("training_quiz", "bdacdbc", SENTENCES)
