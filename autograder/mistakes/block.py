@@ -349,18 +349,18 @@ def _reuses(x, pairs):
 
 
 def _reuses_in_the_last(x, pairs):
-    h = one_after_another(lambda h, norm, branch: h + branch(norm(h)), x, pairs[:-1])
     norm, branch = pairs[-1]
-    return x + branch(norm(h))
+    return x + branch(norm(pre(x, pairs[:-1])))
 
 
-flows(
-    "later_sum_starts_from_x_again",
-    "A later sum adds the block's input again, and what attention wrote is lost. Each sum adds to "
-    "what the one before it made.",
-    _reuses,
-    _reuses_in_the_last,
-)
+for one in PRE:
+    flows(
+        "later_sum_starts_from_x_again",
+        "A later sum adds the block's input again, and what attention wrote is lost. Each sum adds "
+        "to what the one before it made.",
+        *(_reuses, _reuses_in_the_last)[: len(NORMS[one[1]]) - 1],
+        to=[one],
+    )
 flows("forgot_to_return", "You returned nothing: end with `return`.", lambda x, pairs: None)
 flows(
     "returns_a_tuple",
@@ -376,8 +376,8 @@ def _adds_in_place(x, norm, branch):
 
 flows(
     "changes_x_in_place",
-    "You changed x in place (`x += …`). The caller still needs it, and so does the norm's backward "
-    "pass: `x = x + …` makes a new tensor.",
+    "You changed an input in place (`x += …`). The caller still needs it, and so does the norm's "
+    "backward pass: `x = x + …` makes a new tensor.",
     lambda x, pairs: one_after_another(_adds_in_place, x, pairs),
     only_at(0, _adds_in_place),
 )
@@ -505,7 +505,8 @@ post_flows(
 )
 post_either(
     "changes_x_in_place",
-    "You changed x in place (`x += …`). The caller still needs it: `x = x + …` makes a new tensor.",
+    "You changed an input in place (`x += …`). The caller still needs it: `x = x + …` makes a new "
+    "tensor.",
     lambda x, norm, branch: norm(x.add_(branch(x))),
 )
 post_either(
@@ -622,10 +623,7 @@ parts(
     "norms_called_otherwise",
     "The norms have other names. Saved weights are loaded by name, so the names are part of what "
     "is asked for.",
-    *(
-        renamed(lambda base, new=new: {one: new.format(n) for n, one in enumerate(NORMS[base], 1)})
-        for new in ("layer_norm{}", "norm_{}")
-    ),
+    renamed(lambda base: {one: f"layer_norm{n}" for n, one in enumerate(NORMS[base], 1)}),
 )
 parts(
     "attention_called_otherwise",
@@ -735,12 +733,13 @@ linears(
     "There is no activation between the two linear layers, so they collapse into one.",
     between(),
 )
-linears(
-    "activation_behind_the_second_layer",
-    "The activation stands behind the second linear layer. It stands between the two.",
-    lambda width, hidden: nn.Sequential(between()(width, hidden), nn.GELU()),
-    lambda width, hidden: nn.Sequential(between()(width, hidden), nn.ReLU()),
-)
+for activation, over in ((nn.GELU(), GELU), (nn.ReLU(), [(post_norm, PostNorm)])):
+    linears(
+        "activation_behind_the_second_layer",
+        "The activation stands behind the second linear layer. It stands between the two.",
+        lambda width, hidden, one=activation: nn.Sequential(between()(width, hidden), one),
+        to=over,
+    )
 linears(
     "hidden_width_otherwise",
     "The hidden width is not the one asked for.",
@@ -1052,7 +1051,7 @@ for catalogue, over, attention in (
     )
 
 
-class KeysAndValuesUnnormalized(right.TransformerBlock):
+class OneOfThreeUnnormalized(right.TransformerBlock):
     def forward(self, x, blocked_attn_mask=None, key_padding_mask=None):
         masks = {"attn_mask": blocked_attn_mask, "key_padding_mask": key_padding_mask}
         h = self.ln1(x)
@@ -1064,23 +1063,24 @@ class KeysAndValuesUnnormalized(right.TransformerBlock):
 
 
 transformer.add(
-    "keys_or_values_unnormalized",
+    "one_of_three_unnormalized",
     "Queries, keys and values do not all come from the normalized x. In pre-norm they do.",
     *(
-        type("Wrong", (KeysAndValuesUnnormalized,), {"three": three})
+        type("Wrong", (OneOfThreeUnnormalized,), {"three": three})
         for three in (
             lambda self, h, x: (h, x, x),
             lambda self, h, x: (h, h, x),
+            lambda self, h, x: (h, x, h),
+            lambda self, h, x: (x, h, h),
         )
     ),
 )
-for name, by in (("d_ff_ignored", 4), ("d_ff_ignored_and_two", 2)):
-    linears(
-        name,
-        "`d_ff` is not used: the hidden width is a fixed multiple of the width.",
-        lambda width, hidden, by=by: between(nn.GELU())(width, by * width),
-        to=[(transformer, Transformer)],
-    )
+linears(
+    "d_ff_ignored",
+    "`d_ff` is not used: the hidden width is a fixed multiple of the width.",
+    *(lambda width, hidden, by=by: between(nn.GELU())(width, by * width) for by in (2, 4)),
+    to=[(transformer, Transformer)],
+)
 
 
 def widths(name, sentence, default):
@@ -1172,7 +1172,7 @@ fuses(
     "The thirds of `qkv` are queries, keys, values, in this order.",
     *(
         {"thirds": lambda self, x, order=order: [Fused.thirds(self, x)[place] for place in order]}
-        for order in ((1, 0, 2), (0, 2, 1), (2, 1, 0))
+        for order in ((1, 0, 2), (0, 2, 1), (2, 1, 0), (1, 2, 0), (2, 0, 1))
     ),
 )
 
@@ -1208,6 +1208,16 @@ fuses(
     {
         "split": lambda self, third: third.reshape(len(third), self.heads, third.shape[1], -1),
         "merge": lambda self, mixed: mixed.reshape(len(mixed), mixed.shape[2], -1),
+    },
+)
+fuses(
+    "heads_dealt_out",
+    "You dealt the features out to the heads one by one. A head has a slice of each third: split "
+    "into (H, D), in this order.",
+    {"split": lambda self, third: third.unflatten(-1, (-1, self.heads)).permute(0, 3, 1, 2)},
+    {
+        "split": lambda self, third: third.unflatten(-1, (-1, self.heads)).permute(0, 3, 1, 2),
+        "merge": lambda self, mixed: mixed.permute(0, 2, 3, 1).flatten(2),
     },
 )
 fuses(
@@ -1285,14 +1295,15 @@ fuses(
 )
 fuses(
     "filled_with_a_small_number",
-    "You filled with a number that is not low enough (0, or -10), so later tokens keep weight.",
+    "You filled with a number that is not low enough (such as 0 or -100), so later tokens keep "
+    "weight: `-math.inf`.",
     *(
         {
             "weigh": lambda self, scores, blocked, low=low: scores.masked_fill(
                 blocked, low
             ).softmax(-1)
         }
-        for low in (0.0, -10.0)
+        for low in (0.0, -10.0, -1000.0)
     ),
 )
 fuses(
@@ -1308,7 +1319,6 @@ fuses(
     "proj_unused",
     "You made `proj` and never call it. It mixes what the heads found.",
     {"project_out": lambda self, x: x},
-    {"project_out": lambda self, x: x + 0 * self.proj(x)},
 )
 fuses(
     "mask_left_on_the_cpu",
@@ -1640,7 +1650,8 @@ caches(
 )
 caches(
     "old_cache_returned",
-    "You returned the cache that was given. The new one holds the new tokens too.",
+    "The cache that came back is the one that was given, None on the first call. Return the one "
+    "that attention made: it holds the new tokens too.",
     {"give": lambda self, x, cache, given, use_cache: (x, given) if use_cache else x},
 )
 caches(
@@ -1658,7 +1669,6 @@ caches(
             (x, cache) if use_cache and given is not None else x
         )
     },
-    {"give": lambda self, x, cache, given, use_cache: (x, cache) if given is not None else x},
 )
 caches(
     "not_causal_behind_a_cache",
@@ -1697,6 +1707,30 @@ caches(
     ),
 )
 caches(
+    "new_tokens_taken_for_real",
+    "With a cache you pass on the padding of the old tokens alone. The new ones are keys as well: "
+    "`key_valid` covers all tokens so far.",
+    attend_otherwise(
+        lambda attention, h, valid, cache: attention(
+            h,
+            key_valid=valid if cache is None else _real_from(valid, cache.length),
+            causal=True,
+            cache=cache,
+            use_cache=True,
+        )
+    ),
+)
+
+
+def _real_from(valid, start):
+    return (
+        None
+        if valid is None
+        else valid | (torch.arange(valid.shape[1], device=valid.device) >= start)
+    )
+
+
+caches(
     "padding_not_cut_to_the_new_tokens",
     "You made rows zero by all of `valid_tokens`. With a cache it covers old tokens too, and x has "
     "the new ones alone: take its last columns.",
@@ -1724,7 +1758,6 @@ caches(
     "`valid_tokens` may be None, for all tokens real. Ask for it before you index or invert it.",
     {"all_real": _none_breaks},
     {"all_real": lambda self, x, valid, cache: valid[:, :]},
-    {"new": lambda self, valid, length: valid[:, -length:], "all_real": _none_breaks},
 )
 caches(
     "none_covers_the_new_tokens_alone",
@@ -1926,19 +1959,12 @@ copies(
 copies(
     "nothing_copied",
     "The layer has weights of its own: nothing was copied.",
-    lambda block: _filled(layer_of(block), 0.5),
+    lambda block: layer_of(block),
 )
 
 
-def _filled(layer, value):
-    with torch.no_grad():
-        for one in layer.parameters():
-            one.fill_(value)
-    return layer
-
-
 def leaving_out(*names):
-    return lambda block: copied(block, _filled(layer_of(block), 0.25), without=names)
+    return lambda block: copied(block, layer_of(block), without=names)
 
 
 copies(
@@ -2024,15 +2050,16 @@ copies(
 )
 
 
-def ends_in_eval(block):
-    block.eval()
-    return right_reference(block)
+def ends_in(train):
+    return lambda block: right_reference(block.train(train))
 
 
 copies(
-    "block_put_into_eval",
-    "You left the block in eval mode. It stays as it was; only the layer is yours.",
-    ends_in_eval,
+    "mode_of_the_block_changed",
+    "You left the block in another mode: `eval()` and `train()` reach all its parts. It stays as "
+    "it was; only the layer is yours.",
+    ends_in(False),
+    ends_in(True),
 )
 
 
