@@ -610,8 +610,10 @@ def is_the_same_in_training(block, answer, draw):
     if block.drops and not said:
         said = ", with no dropout given,"
     module, weights = block.make(answer, draw, dropout=dropout)
-    call, what = block.masked(draw, C), f"In training{said}"
-    nothing_is_drawn(answer, module, call, what)
+    what = f"In training{said}"
+    nothing_is_drawn(answer, module, block.inputs(draw, C), what)
+    call = block.masked(draw, C)
+    what = what if block is FUSED else "In training, with masks,"
     agree([(what, module.call(*call).value, block.expect(weights, SIZES[0], *call))])
 
 
@@ -790,7 +792,7 @@ def hides_later_tokens_from_low_scores(answer, reference, draw):
     weights["qkv.bias"][: 2 * C] = torch.tensor([30.0, -30.0]).repeat_interleave(C)
     module, _ = FUSED.make(answer, draw, weights=weights)
     x = draw.normal(3, 5, C)
-    agree([("With all scores -1,800", module(x), FUSED.expect(weights, SIZES[0], (x,), {}))])
+    agree([("With all scores -1,800", module.eval()(x), FUSED.expect(weights, SIZES[0], (x,), {}))])
 
 
 # to_reference

@@ -361,13 +361,6 @@ for one in PRE:
         *(_reuses, _reuses_in_the_last)[: len(NORMS[one[1]]) - 1],
         to=[one],
     )
-flows("forgot_to_return", "You returned nothing: end with `return`.", lambda x, pairs: None)
-flows(
-    "returns_a_tuple",
-    "You returned more than x. One tensor comes out, of the shape that went in.",
-    lambda x, pairs: (pre(x, pairs), None),
-    to=[one for one in PRE if one[1] not in (Encoder, Decoder, DecoderOnly)],
-)
 
 
 def _adds_in_place(x, norm, branch):
@@ -391,21 +384,6 @@ either(
     "branch_detached",
     "You cut a branch out of the gradient (`.detach()`, `.data` or `no_grad`), so it never learns.",
     lambda x, norm, branch: x + branch(norm(x)).detach(),
-)
-flows(
-    "no_gradient_at_all",
-    "You computed under `no_grad`, or on `.data`: nothing can be trained.",
-    lambda x, pairs: pre(x, pairs).detach(),
-)
-flows(
-    "returns_float32",
-    "You returned float32 for every input. The result has x's dtype.",
-    lambda x, pairs: pre(x, pairs).float(),
-)
-flows(
-    "tensor_made_on_the_cpu",
-    "A tensor is made without `device=x.device`, so it lies on the CPU, and a GPU refuses to mix.",
-    lambda x, pairs: pre(x, pairs) * torch.ones(x.shape[-1], dtype=x.dtype),
 )
 
 
@@ -497,12 +475,6 @@ post_flows(
     "The second sum adds to the first sum before its norm. What norm1 gives is the new x.",
     lambda x, pairs: (lambda s: pairs[1][0](s + pairs[1][1](pairs[0][0](s))))(x + pairs[0][1](x)),
 )
-post_flows("forgot_to_return", "You returned nothing: end with `return`.", lambda x, pairs: None)
-post_flows(
-    "returns_a_tuple",
-    "You returned more than x. One tensor comes out, of the shape that went in.",
-    lambda x, pairs: (post_norm_flow(x, pairs), None),
-)
 post_either(
     "changes_x_in_place",
     "You changed an input in place (`x += …`). The caller still needs it: `x = x + …` makes a new "
@@ -514,20 +486,47 @@ post_either(
     "You cut a branch out of the gradient (`.detach()`, `.data` or `no_grad`), so it never learns.",
     lambda x, norm, branch: norm(x + branch(x).detach()),
 )
-post_flows(
+
+
+# What comes out
+
+
+def outcomes(name, sentence, change, to=ALL):
+    """Add a slip in what is returned: `change` of the right result."""
+
+    def made(base: Any):
+        class Module(base):
+            def forward(self, *args, **kwargs):
+                result = super().forward(*args, **kwargs)
+                return (change(result[0]), result[1]) if kwargs.get("use_cache") else change(result)
+
+        return Module
+
+    for catalogue, base in to:
+        catalogue.add(name, sentence, made(base))
+
+
+outcomes("forgot_to_return", "You returned nothing: end with `return`.", lambda y: None)
+outcomes(
+    "returns_a_tuple",
+    "You returned more than x. One tensor comes out, of the shape that went in.",
+    lambda y: (y, None),
+    to=[one for one in ALL if one[1] is not DecoderOnly],
+)
+outcomes(
     "no_gradient_at_all",
     "You computed under `no_grad`, or on `.data`: nothing can be trained.",
-    lambda x, pairs: post_norm_flow(x, pairs).detach(),
+    lambda y: y.detach(),
 )
-post_flows(
+outcomes(
     "returns_float32",
     "You returned float32 for every input. The result has x's dtype.",
-    lambda x, pairs: post_norm_flow(x, pairs).float(),
+    lambda y: y.float(),
 )
-post_flows(
+outcomes(
     "tensor_made_on_the_cpu",
     "A tensor is made without `device=x.device`, so it lies on the CPU, and a GPU refuses to mix.",
-    lambda x, pairs: post_norm_flow(x, pairs) * torch.ones(x.shape[-1], dtype=x.dtype),
+    lambda y: y * torch.ones(y.shape[-1], dtype=y.dtype),
 )
 
 
@@ -1706,30 +1705,26 @@ caches(
         )
     ),
 )
+
+
+def _half_of_the_padding(known):
+    """Attention behind a cache is told the padding of one half, `known(old, new)`, of the two."""
+
+    def way(attention, h, valid, cache):
+        if cache is not None and valid is not None:
+            valid = torch.cat(known(*valid.tensor_split([cache.length], dim=1)), dim=1)
+        return attention(h, key_valid=valid, causal=True, cache=cache, use_cache=True)
+
+    return attend_otherwise(way)
+
+
 caches(
-    "new_tokens_taken_for_real",
-    "With a cache you pass on the padding of the old tokens alone. The new ones are keys as well: "
-    "`key_valid` covers all tokens so far.",
-    attend_otherwise(
-        lambda attention, h, valid, cache: attention(
-            h,
-            key_valid=valid if cache is None else _real_from(valid, cache.length),
-            causal=True,
-            cache=cache,
-            use_cache=True,
-        )
-    ),
+    "half_of_the_padding_behind_a_cache",
+    "With a cache you take the old tokens, or the new ones, for real. Both are keys, and either "
+    "may be padding: `key_valid` covers all tokens so far.",
+    _half_of_the_padding(lambda old, new: (torch.ones_like(old), new)),
+    _half_of_the_padding(lambda old, new: (old, torch.ones_like(new))),
 )
-
-
-def _real_from(valid, start):
-    return (
-        None
-        if valid is None
-        else valid | (torch.arange(valid.shape[1], device=valid.device) >= start)
-    )
-
-
 caches(
     "padding_not_cut_to_the_new_tokens",
     "You made rows zero by all of `valid_tokens`. With a cache it covers old tokens too, and x has "
