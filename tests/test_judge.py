@@ -117,6 +117,16 @@ def test_an_endless_loop_is_stopped(monkeypatch, endless):
     assert report.score == 0 and "did not end" in report.text()
 
 
+def test_time_that_runs_out_in_the_judge_spoils_no_later_check(monkeypatch):
+    # As when a laptop sleeps during a check: the alarm rings anywhere. Other seeds, since what a
+    # mistake did with too little time is kept.
+    for part in range(1, 60):
+        with monkeypatch.context() as short:
+            short.setattr("autograder.judge.subject.SECONDS", part / 30_000)
+            evaluate("layer_norm", right, seed=1000 + part)
+        assert evaluate("layer_norm", right).passed
+
+
 def test_an_interrupt_ends_the_checks_and_keeps_the_points():
     calls = []
 

@@ -11,12 +11,11 @@ from torch.nn import functional as F
 
 from autograder.judge import Exercise, Failure, RuledOut, Subject, close, same, shape_of, untouched
 from autograder.judge.properties import (
-    DTYPES,
     agrees_in_gradients,
     has_layers,
     leaves_untouched,
     owns_its_parameters,
-    same_at_every_call,
+    refuses,
 )
 from autograder.judge.quiz import quiz
 
@@ -63,25 +62,13 @@ def mask_of(rule, rows, columns, draw):
     return torch.tensor(table, device=draw.device)
 
 
-def refuses(outcome, when):
-    """Fail unless the attempt raised a ValueError; `when` says what it was given."""
-    error = outcome.error
-    if error is None:
-        raise Failure(f"{when}: a ValueError was asked for, and none was raised.")
-    if "ValueError" not in error["bases"]:
-        raise Failure(
-            f"{when}: a ValueError was asked for, and it stopped with {error['type']} "
-            f"({error['message'][:120]}). Test for it and `raise ValueError(...)` yourself."
-        )
-
-
 # causal_blocked_mask
 
 
 @causal_blocked_mask.check(points=1)
 def is_a_square_of_booleans(answer, reference, draw):
     """The mask is (T, T) and bool, at a length of 1 too."""
-    tried = [(length, answer(length)) for length in (4, 1, 2, 7)]
+    tried = [(length, answer(length)) for length in (7, 1)]
     for length, mask in tried:
         boolean(mask, (length, length), f"causal_blocked_mask({length})")
 
@@ -89,7 +76,7 @@ def is_a_square_of_booleans(answer, reference, draw):
 @causal_blocked_mask.check(points=2, needs=["is_a_square_of_booleans"])
 def blocks_what_comes_later(answer, reference, draw):
     """Row i, a query, has True at the keys after i, and False at i and before it."""
-    tried = [(length, answer(length)) for length in (4, 1, 2, 7)]
+    tried = [(length, answer(length)) for length in (4, 1, 70)]
     for length, mask in tried:
         right = mask_of(lambda i, j: j > i, length, length, draw)
         close(mask, right, f"causal_blocked_mask({length})")
@@ -102,7 +89,6 @@ def is_made_on_the_device(answer, reference, draw):
     for args, kwargs in (((3,), {"device": draw.device}), ((3, torch.device(draw.device)), {})):
         same(answer.call(args, kwargs).value, right, f"On `{draw.device}` the mask")
     answer.on_meta(3, device="meta")
-    answer.on_meta(3, torch.device("meta"))
 
 
 # padding_blocked_mask
@@ -134,10 +120,10 @@ def marks_padding(answer, reference, draw):
 def uses_its_pad_id(answer, reference, draw):
     """Another `pad_id` is used, by position or by name; 0 is then a token like any other."""
     tried = []
-    for pad_id in (7, -1, 50256):
+    for pad_id, by_name in ((7, False), (-1, True), (50256, False)):
         ids, right = padded(draw, pad_id, 0, 6)
-        for mask in (answer(ids, pad_id), answer(ids, pad_id=pad_id)):
-            tried.append((pad_id, mask, right))
+        mask = answer(ids, pad_id=pad_id) if by_name else answer(ids, pad_id)
+        tried.append((pad_id, mask, right))
     for pad_id, mask, right in tried:
         boolean(mask, right.shape, f"With `pad_id={pad_id}` the mask")
         close(mask, right, f"With `pad_id={pad_id}` the mask")
@@ -146,7 +132,8 @@ def uses_its_pad_id(answer, reference, draw):
 @padding_blocked_mask.check(points=1, needs=["marks_padding"])
 def leaves_token_ids_untouched(answer, reference, draw):
     """`token_ids` is the same after the call."""
-    leaves_untouched(answer, token_ids=padded(draw, 0, 1, 50)[0])
+    ids, _ = padded(draw, 7, 0, 6)
+    untouched(answer.call((ids, 7), after=True).arguments[0], ids, "token_ids")
 
 
 @padding_blocked_mask.check(points=1, needs=["marks_padding"])
@@ -157,7 +144,7 @@ def marks_on_the_device(answer, reference, draw):
 
 # allowed_mask
 
-SIZES = ((3, 2, 4, 5), (1, 3, 5, 2), (4, 1, 3, 3), (2, 5, 1, 6))  # (B, H, Tq, Tk)
+SIZES = ((3, 2, 4, 5), (4, 1, 3, 3), (2, 5, 1, 6))  # (B, H, Tq, Tk)
 
 
 def some_blocked(draw, *shape):
@@ -182,9 +169,10 @@ def allows(tried):
 def turns_pairs(answer, reference, draw):
     """With pairs alone it is True exactly where `blocked_pairs` is False, for all B and H."""
     tried = []
-    for sizes in SIZES:
+    for place, sizes in enumerate(SIZES):
         pairs = some_blocked(draw, *sizes[2:])
-        tried += [(answer(pairs), ~pairs, sizes), (answer(blocked_pairs=pairs), ~pairs, sizes)]
+        mask = answer(blocked_pairs=pairs) if place else answer(pairs)
+        tried.append((mask, ~pairs, sizes))
     allows(tried)
 
 
@@ -192,10 +180,10 @@ def turns_pairs(answer, reference, draw):
 def turns_keys(answer, reference, draw):
     """With keys alone a key that is blocked is hidden from all queries of its sentence."""
     tried = []
-    for sizes in SIZES:
+    for place, sizes in enumerate(SIZES):
         keys = some_blocked(draw, sizes[0], sizes[3])
-        right = ~keys[:, None, None, :]
-        tried += [(answer(None, keys), right, sizes), (answer(blocked_keys=keys), right, sizes)]
+        mask = answer(blocked_keys=keys) if place else answer(None, keys)
+        tried.append((mask, ~keys[:, None, None, :], sizes))
     allows(tried)
 
 
@@ -214,8 +202,7 @@ def joins_both(answer, reference, draw):
 def blocks_nothing_for_none(answer, reference, draw):
     """With neither it is True, and broadcasts to any (B, H, Tq, Tk)."""
     mask = answer()
-    for one in (mask, answer(None, None)):
-        allows([(one, torch.ones(sizes, dtype=torch.bool), sizes) for sizes in SIZES])
+    allows([(mask, torch.ones(sizes, dtype=torch.bool), sizes) for sizes in SIZES])
 
 
 @allowed_mask.check(points=1, needs=["turns_pairs", "turns_keys"])
@@ -272,7 +259,7 @@ def agrees(tried, **tolerances):
 def is_a_softmax_over_keys(answer, reference, draw):
     """Where all is allowed it is torch's softmax over the last axis: each row sums to 1."""
     tried = []
-    for shape in ((2, 3, 4, 5), (3, 4, 2), (5, 3), (2, 1, 1, 6)):
+    for shape in ((2, 3, 4, 5), (5, 3), (2, 1, 1, 6)):
         scores, allowed = 2 * draw.normal(*shape), torch.ones(shape, dtype=torch.bool)
         allowed = allowed.to(scores.device)
         tried.append((f"For scores {shape}", scores, allowed, answer(scores, allowed)))
@@ -283,7 +270,7 @@ def is_a_softmax_over_keys(answer, reference, draw):
 def gives_nothing_to_what_is_blocked(answer, reference, draw):
     """A key that is not allowed gets weight 0, and the others share 1 as if it weren't there."""
     tried = []
-    for shape in ((2, 3, 4, 5), (5, 3), (3, 1, 2, 7)):
+    for shape in ((2, 3, 4, 5), (5, 3)):
         scores, allowed = 2 * draw.normal(*shape), mixed_mask(draw, *shape)
         tried.append((f"For scores {shape}", scores, allowed, answer(scores, allowed)))
     agrees(tried)
@@ -296,7 +283,7 @@ def gives_nothing_to_what_is_blocked(answer, reference, draw):
 def broadcasts_the_mask(answer, reference, draw):
     """The mask may be smaller than the scores, such as (Tq, Tk) or (B, 1, 1, Tk)."""
     tried = []
-    for shape in ((4, 5), (3, 1, 1, 5), (3, 1, 4, 5), (1, 5)):
+    for shape in ((4, 5), (3, 1, 1, 5), (3, 1, 4, 5)):
         scores, allowed = 2 * draw.normal(3, 2, 4, 5), mixed_mask(draw, *shape)
         tried.append((f"For a mask {shape}", scores, allowed, answer(scores, allowed)))
     agrees(tried)
@@ -313,10 +300,8 @@ def partly_empty(draw, *shape):
 @masked_softmax.check(points=2, needs=["is_a_softmax_over_keys"])
 def makes_zeros_of_empty_rows(answer, reference, draw):
     """A row with nothing allowed is all zeros, not NaN, and leaves the rows beside it alone."""
-    tried = []
-    for shape in ((3, 2, 4, 5), (2, 3, 4)):
-        scores, allowed = 2 * draw.normal(*shape), partly_empty(draw, *shape)
-        tried.append(("With rows in which nothing is allowed", scores, allowed))
+    scores, allowed = 2 * draw.normal(3, 2, 4, 5), partly_empty(draw, 3, 2, 4, 5)
+    tried = [("With rows in which nothing is allowed", scores, allowed)]
     scores = draw.normal(2, 3, 4)
     tried.append(("With nothing allowed", scores, torch.zeros_like(scores, dtype=torch.bool)))
     agrees([(*one, answer(*one[1:])) for one in tried])
@@ -326,15 +311,14 @@ def makes_zeros_of_empty_rows(answer, reference, draw):
 def holds_when_scores_are_large(answer, reference, draw):
     """Large scores change nothing about that, be they all far below 0, or the blocked ones high."""
     tried = []
-    for shift in (5e4, -5e4, -2e6):
+    for shift in (5e4, -2e6):
         scores, allowed = draw.normal(3, 4, 5) + shift, mixed_mask(draw, 3, 4, 5)
         what = f"With all scores near {shift:.0e}".replace("e+0", "e")
         tried.append((what, scores, allowed, answer(scores, allowed)))
-    for height in (300.0, 1e4):
-        scores, allowed = draw.normal(3, 4, 5), mixed_mask(draw, 3, 4, 5)
-        scores = torch.where(allowed, scores, scores + height)
-        what = f"With what is blocked {height:.0f} higher than the rest"
-        tried.append((what, scores, allowed, answer(scores, allowed)))
+    scores, allowed = draw.normal(3, 4, 5), mixed_mask(draw, 3, 4, 5)
+    scores = torch.where(allowed, scores, scores + 1e4)
+    what = "With what is blocked 10000 higher than the rest"
+    tried.append((what, scores, allowed, answer(scores, allowed)))
     agrees(tried)
 
 
@@ -342,13 +326,13 @@ def holds_when_scores_are_large(answer, reference, draw):
 def sends_no_nan_back(answer, reference, draw):
     """Gradients reach `scores`, zero where nothing is allowed, and nowhere NaN."""
     scores, back = draw.normal(3, 2, 4, 5), draw.normal(3, 2, 4, 5)
-    for allowed in (mixed_mask(draw, 3, 2, 4, 5), partly_empty(draw, 3, 2, 4, 5)):
-        agrees_in_gradients(
-            answer.backward(back, scores, allowed).gradients[:1],
-            lambda scores, allowed=allowed: softmax_with_history(scores, allowed),
-            {"scores": scores},
-            back,
-        )
+    allowed = partly_empty(draw, 3, 2, 4, 5)
+    agrees_in_gradients(
+        answer.backward(back, scores, allowed).gradients[:1],
+        lambda scores: softmax_with_history(scores, allowed),
+        {"scores": scores},
+        back,
+    )
 
 
 @masked_softmax.check(points=2, needs=["gives_nothing_to_what_is_blocked"])
@@ -358,16 +342,16 @@ def works_in_half_precision(answer, reference, draw):
     back, full = draw.normal(3, 2, 4, 5), mixed_mask(draw, 3, 2, 4, 5)
     for dtype in (*HALF, torch.float64):
         one = scores.to(dtype)
-        tried = [
-            (f"For {name_of(dtype)} scores", one, allowed),
-            (f"For {name_of(dtype)} scores near -20000", (one - 20000), full),
-        ]
-        agrees([(*case, answer(*case[1:])) for case in tried], rtol=5e-2, atol=5e-3)
+        outcome = answer.backward(back.to(dtype), one, allowed)
+        tried = [(f"For {name_of(dtype)} scores", one, allowed, outcome.value)]
+        if dtype in HALF:
+            low, what = one - 20000, f"For {name_of(dtype)} scores near -20000"
+            tried.append((what, low, full, answer(low, full)))
+        agrees(tried, rtol=5e-2, atol=5e-3)
         leaf = one.clone().double().requires_grad_()
         softmax_with_history(leaf, allowed).backward(back.double())
-        got = answer.backward(back.to(dtype), one, allowed).gradients[0]
         what = f"For {name_of(dtype)} scores their gradient"
-        same(got, leaf.grad.to(dtype), what, rtol=5e-2, atol=3e-2)
+        same(outcome.gradients[0], leaf.grad.to(dtype), what, rtol=5e-2, atol=3e-2)
 
 
 @masked_softmax.check(points=1, needs=["gives_nothing_to_what_is_blocked"])
@@ -424,23 +408,28 @@ def right_weights(query, key, value, allowed=None):
     return F.scaled_dot_product_attention(query.double(), key.double(), rows, attn_mask=allowed)
 
 
-LEADING = ((3,), (2, 3), (), (2, 1, 3))
+LEADING = ((1, 2), (), (2, 1, 3))
 
 
-def attends(answer, tried, part):
-    """Fail unless output (`part` 0) or weights (1) of each call are torch's."""
-    results = [(what, given, answer(*given.values())) for what, given in tried]
-    for what, given, result in results:
-        got = pair_of(result, given)[part]
-        right = (right_attention, right_weights)[part](**given).to(given["query"].dtype)
-        name = ("output", "weights")[part]
-        same(got, right, f"{what} the {name}", rtol=1e-4, atol=2e-5)
+def attends(answer, tried, *parts):
+    """Fail unless output (part 0), weights (1) or both of each call are torch's."""
+    results = [
+        (what, given, answer(given["query"], given["key"], given["value"], **more))
+        for what, given in tried
+        for more in [{name: given[name] for name in given if name == "allowed"}]
+    ]
+    for part in parts:
+        for what, given, result in results:
+            got = pair_of(result, given)[part]
+            right = (right_attention, right_weights)[part](**given).to(given["query"].dtype)
+            name = ("output", "weights")[part]
+            same(got, right, f"{what} the {name}", rtol=1e-4, atol=2e-5)
 
 
 @attention.check(points=1)
 def returns_output_and_weights(answer, reference, draw):
     """A pair comes back: the output (..., Tq, D), then the weights (..., Tq, Tk)."""
-    tried = [inputs(draw, *leading) for leading in LEADING]
+    tried = [inputs(draw, *leading) for leading in ((3,), (2, 3))]
     for given, result in [(given, answer(*given.values())) for given in tried]:
         pair_of(result, given)
 
@@ -449,8 +438,8 @@ def returns_output_and_weights(answer, reference, draw):
 def weighs_by_scaled_dot_products(answer, reference, draw):
     """The weights are a softmax over the keys of query · key, divided by the root of D."""
     tried = []
-    for width in (4, 9, 1):
-        given = inputs(draw, 2, 3, width=width)
+    for width, queries in ((4, 3), (9, 5)):  # 5 queries of 5 keys: nothing is causal by itself
+        given = inputs(draw, 2, 3, queries=queries, width=width)
         tried.append((f"At D = {width}", given))
     attends(answer, tried, 1)
 
@@ -476,17 +465,11 @@ def looks_only_where_it_may(answer, reference, draw):
     """Where `allowed` is False the weight is 0, and the others share 1; it may broadcast."""
     tried = []
     for shape in ((4, 5), (2, 1, 1, 5), (2, 1, 4, 5), (2, 3, 4, 5)):
-        allowed = mixed_mask(draw, *shape)
-        tried.append((f"With a mask {shape}", inputs(draw, 2, 3) | {"allowed": allowed}))
-    results = [
-        (what, given, pair_of(answer(given["query"], given["key"], given["value"], **rest), given))
-        for what, given in tried
-        for rest in [{"allowed": given["allowed"]}]
-    ]
-    for what, given, (_, weights) in results:
-        right = right_weights(**given).float()
-        same(weights, right, f"{what} the weights", rtol=1e-4, atol=2e-5)
-    attends(answer, tried, 0)
+        given, allowed = inputs(draw, 2, 3), mixed_mask(draw, *shape)
+        if shape == (2, 1, 1, 5):  # what is hidden would win by hundreds
+            given["key"] = torch.where(allowed.mT, given["key"], 100 * given["key"])
+        tried.append((f"With a mask {shape}", given | {"allowed": allowed}))
+    attends(answer, tried, 1, 0)
 
 
 def gradients_are_torch_s(answer, draw, allowed):
@@ -505,11 +488,12 @@ def gradients_are_torch_s(answer, draw, allowed):
 def gives_zeros_where_it_may_look_nowhere(answer, reference, draw):
     """A query that may look nowhere gets weights and an output of 0; nor does NaN come back."""
     tried = []
-    for leading in ((3, 2), (2,)):
-        given = inputs(draw, *leading)
-        tried.append(given | {"allowed": partly_empty(draw, *leading, 4, 5)})
-    attends(answer, [("With rows in which nothing is allowed", given) for given in tried], 1)
-    attends(answer, [("With rows in which nothing is allowed", given) for given in tried], 0)
+    for given, allowed in (
+        (inputs(draw, 3, 2), partly_empty(draw, 3, 2, 4, 5)),
+        (inputs(draw, 2), torch.zeros(4, 5, dtype=torch.bool, device=draw.device)),
+    ):
+        tried.append(("With rows in which nothing is allowed", given | {"allowed": allowed}))
+    attends(answer, tried, 1, 0)
     gradients_are_torch_s(answer, draw, partly_empty(draw, 3, 2, 4, 5))
 
 
@@ -536,24 +520,24 @@ def gradients_flow_through_the_weights(answer, reference, draw):
 def attention_keeps_the_dtype(answer, reference, draw):
     """Output and weights have the dtype of the query: float64, float32, float16 or bfloat16."""
     given, allowed = inputs(draw, 3, 2), mixed_mask(draw, 3, 2, 4, 5)
-    for dtype in DTYPES:
+    masked = {"allowed": allowed}
+    for dtype, more in (
+        (torch.float64, masked),
+        (torch.float16, {}),
+        (torch.float16, masked),
+        (torch.bfloat16, masked),
+    ):
         one = {name: tensor.to(dtype) for name, tensor in given.items()}
-        for more in ({}, {"allowed": allowed}):
-            result = pair_of(answer(*one.values(), **more), given)
-            for name, got, right in zip(
-                ("output", "weights"),
-                result,
-                (right_attention(**one, **more), right_weights(**one, **more)),
-                strict=True,
-            ):
-                what = f"For {name_of(dtype)} inputs the {name}"
-                same(got, right.to(dtype), what, rtol=5e-2, atol=5e-2)
+        result = pair_of(answer(*one.values(), **more), given)
+        right = right_attention(**one, **more), right_weights(**one, **more)
+        for name, got, wanted in zip(("output", "weights"), result, right, strict=True):
+            what = f"For {name_of(dtype)} inputs the {name}"
+            same(got, wanted.to(dtype), what, rtol=5e-2, atol=5e-2)
 
 
 @attention.check(points=1, needs=["looks_only_where_it_may"])
 def attention_leaves_its_inputs_untouched(answer, reference, draw):
     """Query, key, value and mask are the same after the call."""
-    leaves_untouched(answer, **inputs(draw, 2, 3))
     leaves_untouched(answer, **inputs(draw, 3, 2), allowed=partly_empty(draw, 3, 2, 4, 5))
 
 
@@ -580,23 +564,31 @@ def cache_of(value, what="What came back"):
     return value
 
 
-def holds(cache, pair, what, **tolerances):
-    """Fail unless `cache` holds this pair of keys and values (None: nothing), and its length."""
-    keys, values = pair or (None, None)
+def holds(cache, what, computed=False, **right):
+    """Fail unless `cache` has these `keys`, `values` (None: it is empty) and this `length`.
+
+    All of them are read before one is judged, so that two answers are compared by the same. What
+    was `computed` in float32 before it was stored is judged to float32's digits.
+    """
+    digits: dict = {"rtol": 1e-4, "atol": 2e-4} if computed else {}
     cache = cache_of(cache, what)
-    found = [cache.attribute(name) for name in ("keys", "values", "length")]
-    length = 0 if keys is None else keys.shape[2]
-    for name, got, right in zip(("keys", "values"), found, (keys, values), strict=False):
-        if right is None:
-            if got is not None:
-                raise Failure(f"`{name}` of {what} is not None; an empty cache has None there.")
-            continue
-        same(got, right, f"`{name}` of {what}", **tolerances)
-    if type(found[2]) is not int:
-        shown = getattr(found[2], "type_name", "") or type(found[2]).__name__
+    found = [(name, cache.attribute(name), right[name]) for name in right]
+    for name, got, wanted in found:
+        if name == "length":
+            counts(got, wanted, what)
+        elif wanted is None and got is not None:
+            raise Failure(f"`{name}` of {what} is not None; an empty cache has None there.")
+        elif wanted is not None:
+            same(got, wanted, f"`{name}` of {what}", **digits)
+
+
+def counts(length, right, what):
+    """Fail unless `length` is the int `right`."""
+    if type(length) is not int:
+        shown = getattr(length, "type_name", "") or type(length).__name__
         raise Failure(f"`length` of {what} is a {shown}; an int was asked for.")
-    if found[2] != length:
-        raise Failure(f"`length` of {what} is {found[2]}; it holds {length} tokens.")
+    if length != right:
+        raise Failure(f"`length` of {what} is {length}; it holds {right} tokens.")
 
 
 def append(cache, key, value):
@@ -606,81 +598,74 @@ def append(cache, key, value):
 @kv_cache.check(points=1)
 def begins_empty(answer, reference, draw):
     """A new cache is empty: `keys` and `values` are None, `length` is 0."""
-    for cache in (answer(), answer(None, None)):
-        holds(cache, None, "an empty cache")
+    holds(answer(), "an empty cache", keys=None, values=None, length=0)
 
 
 @kv_cache.check(points=1)
 def holds_what_it_is_given(answer, reference, draw):
     """`KVCache(keys, values)` holds both, and `length` is the number of tokens."""
-    for count in (5, 1):
-        keys, values = tokens(draw, count)
-        for cache in (answer(keys, values), answer(keys=keys, values=values)):
-            holds(cache, (keys, values), f"a cache of {count} tokens")
+    keys, values = tokens(draw, 5)
+    holds(answer(keys, values), "a cache of 5 tokens", keys=keys, values=values, length=5)
+    keys, values = tokens(draw, 1)
+    holds(answer(keys=keys, values=values), "a cache of 1 token", values=values, length=1)
 
 
 @kv_cache.check(points=2, needs=["begins_empty", "holds_what_it_is_given"])
 def appends_along_the_sequence(answer, reference, draw):
     """`append` returns a cache with the new tokens behind the old ones, from the first one on."""
-    tried = []
-    for start in (0, 2):
-        parts = [tokens(draw, count) for count in (1, 3, 2, 1)]
-        cache, keys, values = answer(), None, None
-        if start:
-            keys, values = tokens(draw, start)
-            cache = answer(keys, values)
-        for key, value in parts:
+    for start, counts in ((0, (1, 3, 4)), (2, (1,))):
+        parts = [tokens(draw, count) for count in ((start,) if start else ()) + counts]
+        cache = answer(*parts[0]) if start else answer()
+        for key, value in parts[1:] if start else parts:
             cache = append(cache, key, value)
-            keys = key if keys is None else torch.cat([keys, key], dim=2)
-            values = value if values is None else torch.cat([values, value], dim=2)
-            tried.append((cache, keys, values, key.shape[2]))
-    for cache, keys, values, count in tried:
-        holds(cache, (keys, values), f"a cache of {keys.shape[2]}, its last {count} appended")
+        keys, values = (torch.cat(one, dim=2) for one in zip(*parts, strict=True))
+        length = keys.shape[2]
+        what = f"a cache of {length}, its last {counts[-1]} appended"
+        holds(cache, what, keys=keys, values=values, length=length)
 
 
 @kv_cache.check(points=2, needs=["appends_along_the_sequence"])
 def leaves_the_old_cache_alone(answer, reference, draw):
     """The old cache stays as it was, so that two texts can go on from one beginning."""
-    empty, one, other = answer(), tokens(draw, 2), tokens(draw, 3)
-    start = append(empty, *one)
-    first, second = append(start, *other), append(start, *(tokens(draw, 1)))
-    holds(empty, None, "the empty cache, after an append,")
-    holds(start, one, "a cache of 2, after two appends,")
-    whole = [torch.cat(pair, dim=2) for pair in zip(one, other, strict=True)]
-    holds(first, whole, "the first of two that go on from one cache")
-    if cache_of(second).attribute("length") != 3:
-        raise Failure("The second of two that go on from one cache has not 2 + 1 tokens.")
+    empty, (keys, values), other = answer(), tokens(draw, 2), tokens(draw, 3)
+    start = append(empty, keys, values)
+    first = append(start, *other)
+    append(start, *tokens(draw, 1))
+    holds(empty, "the empty cache, after an append,", keys=None)
+    what = "a cache of 2, after two appends,"
+    holds(start, what, keys=keys, values=values, length=2)
+    whole = torch.cat([keys, other[0]], dim=2)
+    holds(first, "the first of two that go on from one cache", keys=whole)
 
 
 @kv_cache.check(points=1, needs=["appends_along_the_sequence"])
 def lets_gradients_through(answer, reference, draw):
-    """Gradients reach the keys and values that were appended."""
-    parts = [tokens(draw, 2), tokens(draw, 3)]
-    back = {name: draw.normal(2, 3, 5, 4) for name in ("keys", "values")}
-    bound = answer(*parts[0]).attribute("append")
-    got = bound.backward(back, *parts[1]).gradients
-    for name, one, right in zip(("key", "value"), got, back.values(), strict=True):
-        if one is None:
-            raise Failure(f"No gradient reaches `{name}`: something cuts it off.")
-        same(one, right[:, :, 2:], f"The gradient of `{name}`")
+    """Gradients reach the keys and values that were appended, to an empty cache too."""
+    old, new = tokens(draw, 2), tokens(draw, 3)
+    for cache, start in ((answer(), 0), (answer(*old), 2)):
+        back = {name: draw.normal(2, 3, start + 3, 4) for name in ("keys", "values")}
+        got = cache_of(cache).call(new, method="append", backward=back).gradients
+        for name, one, right in zip(("key", "value"), got, back.values(), strict=True):
+            if one is None:
+                raise Failure(f"No gradient reaches `{name}`: something cuts it off.")
+            same(one, right[:, :, start:], f"The gradient of `{name}`")
 
 
 @kv_cache.check(points=1, needs=["appends_along_the_sequence"])
 def cache_keeps_dtype_and_device(answer, reference, draw):
     """Keys and values keep their dtype and stay on their device."""
     parts = [tokens(draw, 2), tokens(draw, 3)]
-    for dtype in DTYPES:
-        old, new = ([one.to(dtype) for one in part] for part in parts)
-        whole = [torch.cat(pair, dim=2) for pair in zip(old, new, strict=True)]
-        holds(append(answer(*old), *new), whole, f"a cache of {name_of(dtype)} tokens")
+    old, new = ([one.half() for one in part] for part in parts)
+    keys, values = (torch.cat(pair, dim=2) for pair in zip(old, new, strict=True))
+    holds(append(answer(*old), *new), "a cache of float16 tokens", keys=keys, values=values)
     cache = answer.on_meta()
     for part in parts:
         if not isinstance(cache, Subject):
             return  # it failed for another reason
         cache = cache.attribute("append").on_meta(*part)
-        for name in ("keys", "values") if isinstance(cache, Subject) else ():
-            if cache.attribute(name).device.type != "meta":
-                raise Failure(f"The tokens were on another device, and `{name}` is on the CPU.")
+    for name in ("keys", "values") if isinstance(cache, Subject) else ():
+        if cache.attribute(name).device.type != "meta":
+            raise Failure(f"The tokens were on another device, and `{name}` is on the CPU.")
 
 
 # ManualMultiHeadAttention
@@ -688,23 +673,27 @@ def cache_keeps_dtype_and_device(answer, reference, draw):
 NAMES = ("query", "key", "value", "output")
 
 
-def loaded(answer, draw, width, heads, *args, size=0.6, **kwargs):
-    """A module of the answer in eval mode, and the weights of order one loaded into it."""
+def loaded(answer, draw, width, heads, *, size=0.6, train=False, **kwargs):
+    """A module of the answer in eval mode, and the weights of order one loaded into it.
+
+    With `train` it stays in the mode of a new module.
+    """
     weights = {}
     for name in NAMES:
         weights[f"{name}_projection.weight"] = size * draw.normal(width, width)
         weights[f"{name}_projection.bias"] = size * draw.gain(width)
-    module = answer.call((width, heads, *args), kwargs, seed=0).value
+    module = answer.call((width, heads), kwargs, seed=0).value
     if not isinstance(module, Subject):
         raise Failure(f"An nn.Module was asked for; this is a {type(module).__name__}.")
-    return module.load(**weights).eval(), weights
+    module.load(**weights)
+    return module if train else module.eval(), weights
 
 
-def turned(x, start=0):
-    """RoPE as multiplication by complex numbers, for tokens at `start`, `start` + 1, …"""
+def turned(x):
+    """RoPE as multiplication by complex numbers, for tokens at 0, 1, 2, …"""
     width = x.shape[-1]
     speed = [10000 ** (-2 * i / width) for i in range(width // 2)]
-    place = torch.arange(start, start + x.shape[-2], dtype=torch.float64, device=x.device)
+    place = torch.arange(x.shape[-2], dtype=torch.float64, device=x.device)
     angles = place[:, None] * torch.tensor(speed, dtype=torch.float64, device=x.device)
     pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], width // 2, 2).contiguous())
     return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
@@ -740,49 +729,38 @@ def allowed_for(draw, queries, keys, key_valid=None, causal=False):
 
 
 def valid_tokens(draw, length, left=True):
-    """(3, T): padding on the left, if asked, on the right, and none."""
+    """(3, T): padding on the left (or one token on the right), on the right, and none."""
     return mask_of(
-        lambda i, j: not (i == 0 and j < 2 and left or i == 1 and j >= length - 2),
+        lambda i, j: not (i == 0 and (j < 2 if left else j == length - 1) or i == 1 and j > 2),
         3,
         length,
         draw,
     )
 
 
-def agree(tried, **tolerances):
+def agree(tried):
     """Fail unless each result is what the module has to return, to float32's digits."""
-    usual = {"rtol": 2e-4, "atol": 2e-4} | tolerances
     for what, got, right in tried:
-        same(got, right.to(getattr(got, "dtype", torch.float32)), f"{what} the output", **usual)
+        same(got, right.float(), f"{what} the output", rtol=2e-4, atol=2e-4)
 
 
 @multi_head.check(points=1)
 def has_four_projections(answer, reference, draw):
     """It trains four linear layers (C, C) with bias, called as asked, and nothing else."""
-    for width, heads in ((6, 2), (4, 4)):
-        module = answer(width, heads)
-        has_layers(module, {f"{name}_projection": (width, width) for name in NAMES})
-        for name in NAMES:
-            if "Linear" not in module.attribute(f"{name}_projection").kind().bases:
-                raise Failure(f"`{name}_projection` has to be an nn.Linear.")
+    module = answer(6, 2)
+    has_layers(module, {f"{name}_projection": (6, 6) for name in NAMES})
+    types = module.describe(values=False).modules
+    for name in [f"{name}_projection" for name in NAMES]:
+        if types.get(name, ("",))[0] != "Linear":  # a subclass, then?
+            if "Linear" not in module.attribute(name).kind().bases:
+                raise Failure(f"`{name}` has to be an nn.Linear.")
 
 
-@multi_head.check(points=1, needs=["has_four_projections"])
-def returns_the_shape(answer, reference, draw):
-    """(B, T, C) goes in and (B, T, C) comes out, a single tensor."""
-    tried = []
-    for width, heads, shape in ((12, 3, (2, 5)), (10, 5, (3, 4)), (4, 1, (1, 1))):
-        module, _ = loaded(answer, draw, width, heads)
-        tried.append(((*shape, width), module(draw.normal(*shape, width))))
-    for right, result in tried:
-        shape_of(result, right, f"An input {right} came in, and the result")
-
-
-@multi_head.check(points=3, needs=["returns_the_shape"])
+@multi_head.check(points=4, needs=["has_four_projections"])
 def attends_in_heads(answer, reference, draw):
     """With the same weights it returns what nn.MultiheadAttention returns, for any head count."""
     tried = []
-    for width, heads, shape in ((12, 3, (2, 5)), (10, 2, (3, 4)), (6, 6, (2, 7)), (4, 1, (3, 5))):
+    for width, heads, shape in ((15, 3, (2, 5)), (6, 6, (3, 4)), (4, 1, (1, 2))):
         module, weights = loaded(answer, draw, width, heads)
         x = draw.normal(*shape, width)
         tried.append((f"With C = {width}, H = {heads}", module(x), torch_s_own(weights, heads, x)))
@@ -810,19 +788,17 @@ def torch_s_own(weights, heads, x):
 
 @multi_head.check(points=2, needs=["attends_in_heads"])
 def looks_at_the_memory(answer, reference, draw):
-    """With `memory` the queries come from the input, keys and values from the memory."""
+    """With `memory` the queries come from the input, keys and values from the memory, unturned."""
+    module, weights = loaded(answer, draw, 12, 3, use_rope=True)
     tried = []
-    for rope, queries, keys in ((False, 4, 6), (False, 5, 2), (False, 1, 3), (True, 4, 6)):
-        module, weights = loaded(answer, draw, 12, 3, use_rope=rope)
+    for queries, keys, hide in ((4, 6, False), (5, 5, False), (5, 2, True), (1, 3, True)):
         x, memory = draw.normal(3, queries, 12), draw.normal(3, keys, 12)
         valid = mask_of(lambda i, j: i != j or i > 1, 3, keys, draw)
-        what = f"With {queries} queries, a memory of {keys}" + ", use_rope" * rope
-        right = right_heads(weights, 3, x, memory)
-        hidden = right_heads(weights, 3, x, memory, allowed_for(draw, queries, keys, valid))
-        tried += [
-            (what, module(x, memory), right),
-            (f"{what} and `key_valid`", module(x, memory=memory, key_valid=valid), hidden),
-        ]
+        allowed = allowed_for(draw, queries, keys, valid) if hide else None
+        masks = {"key_valid": valid} if hide else {}
+        what = f"With {queries} queries, a memory of {keys}" + " and `key_valid`" * hide
+        right = right_heads(weights, 3, x, memory, allowed)
+        tried.append((what, module(x, memory, **masks), right))
     agree(tried)
 
 
@@ -830,12 +806,9 @@ def looks_at_the_memory(answer, reference, draw):
 def hides_padded_keys(answer, reference, draw):
     """`key_valid` hides keys, on either side, and nothing else: padded queries still look."""
     module, weights = loaded(answer, draw, 12, 3)
-    tried = []
-    for length in (5, 7):
-        x, valid = draw.normal(3, length, 12), valid_tokens(draw, length)
-        right = right_heads(weights, 3, x, allowed=allowed_for(draw, length, length, valid))
-        tried.append(("With `key_valid`", module(x, key_valid=valid), right))
-    agree(tried)
+    x, valid = draw.normal(3, 5, 12), valid_tokens(draw, 5)
+    right = right_heads(weights, 3, x, allowed=allowed_for(draw, 5, 5, valid))
+    agree([("With `key_valid`", module(x, key_valid=valid), right)])
 
 
 @multi_head.check(points=1, needs=["attends_in_heads"])
@@ -866,29 +839,23 @@ def silences_padded_queries(answer, reference, draw):
 def looks_back_only(answer, reference, draw):
     """With `causal` a token sees itself and what came before it."""
     module, weights = loaded(answer, draw, 12, 3)
-    tried = []
-    for length in (2, 5, 1):
-        x = draw.normal(3, length, 12)
-        right = right_heads(weights, 3, x, allowed=allowed_for(draw, length, length, causal=True))
-        tried.append((f"With `causal` and T = {length}", module(x, causal=True), right))
-    agree(tried)
+    x = draw.normal(3, 5, 12)
+    right = right_heads(weights, 3, x, allowed=allowed_for(draw, 5, 5, causal=True))
+    agree([("With `causal`", module(x, causal=True), right)])
 
 
 @multi_head.check(points=2, needs=["hides_padded_keys", "looks_back_only"])
 def joins_causal_and_padding(answer, reference, draw):
     """Both masks together: a key is seen if neither hides it; who sees none gets the bias alone."""
     module, weights = loaded(answer, draw, 12, 3)
-    x, valid = draw.normal(3, 6, 12), valid_tokens(draw, 6)
+    x, valid = draw.normal(4, 6, 12), valid_tokens(draw, 6)
+    valid = torch.cat([valid, torch.zeros_like(valid[:1])])  # and a sentence of padding alone
     right = right_heads(weights, 3, x, allowed=allowed_for(draw, 6, 6, valid, causal=True))
-    nobody = torch.zeros_like(valid)
-    empty = weights["output_projection.bias"].expand(3, 6, 12)
     both = module(x, key_valid=valid, causal=True)
-    all_hidden = module(x, key_valid=nobody)
     silent = module(x, key_valid=valid, causal=True, query_valid=valid)
     agree(
         [
             ("With `causal` and `key_valid`", both, right),
-            ("With every key hidden", all_hidden, empty),
             ("With all three masks", silent, right * valid[:, :, None]),
         ]
     )
@@ -897,38 +864,35 @@ def joins_causal_and_padding(answer, reference, draw):
 @multi_head.check(points=2, needs=["attends_in_heads"])
 def turns_queries_and_keys(answer, reference, draw):
     """With `use_rope` queries and keys, not values, are turned head by head, as in lesson 4."""
-    tried = []
-    for width, heads in ((12, 3), (4, 1)):
-        module, weights = loaded(answer, draw, width, heads, use_rope=True)
-        x, valid = draw.normal(3, 5, width), valid_tokens(draw, 5, left=False)
-        allowed = allowed_for(draw, 5, 5, valid, causal=True)
-        tried += [
-            ("With `use_rope`", module(x), right_heads(weights, heads, x, rope=True)),
+    module, weights = loaded(answer, draw, 12, 3, use_rope=True)
+    x, valid = draw.normal(3, 5, 12), valid_tokens(draw, 5, left=False)
+    allowed = allowed_for(draw, 5, 5, valid, causal=True)
+    agree(
+        [
+            ("With `use_rope`", module(x), right_heads(weights, 3, x, rope=True)),
             (
                 "With `use_rope`, `causal` and `key_valid`",
                 module(x, key_valid=valid, causal=True),
-                right_heads(weights, heads, x, allowed=allowed, rope=True),
+                right_heads(weights, 3, x, allowed=allowed, rope=True),
             ),
         ]
-    agree(tried)
+    )
 
 
 # Dropout is made visible: all scores are equal, so each of two tokens has weight 1/2; token 0 is
 # 1 in two features of each head and token 1 in the other two; the output adds a bias.
 
 
-def with_visible_weights(answer, draw, p, by_name):
-    module, weights = (
-        loaded(answer, draw, 12, 3, dropout=p) if by_name else loaded(answer, draw, 12, 3, p)
-    )
-    zeros = torch.zeros(12, 12)
-    value = zeros.clone()
+def with_visible_weights(answer, draw, *args, **kwargs):
+    value = torch.zeros(12, 12)
     for row in range(12):
         value[row, row % 4 // 2] = 1.0
-    bias = draw.gain(12)
-    module.load(
-        query_projection__weight=zeros,
-        key_projection__weight=zeros,
+    bias, ones = draw.gain(12), torch.ones(12)
+    module = answer.call((12, 3, *args), kwargs, seed=0).value.load(
+        query_projection__weight=torch.zeros(12, 12),
+        query_projection__bias=ones,
+        key_projection__weight=torch.zeros(12, 12),
+        key_projection__bias=ones,
         value_projection__weight=value,
         value_projection__bias=torch.zeros(12),
         output_projection__weight=torch.eye(12),
@@ -944,8 +908,10 @@ def drops_weights(answer, reference, draw):
     """In training each weight of each head is dropped on its own, and the others are scaled up."""
     for by_name in (True, False):
         p = draw.number(0.3, 0.6)
-        module, x, bias = with_visible_weights(answer, draw, p, by_name)
-        result = module.train().call((x,), seed=draw.integers(0, 1000).item()).value
+        given = ((), {"dropout": p}) if by_name else ((p,), {})
+        module, x, bias = with_visible_weights(answer, draw, *given[0], **given[1])
+        seed = draw.integers(0, 1000).item()
+        result = (module.train() if by_name else module).call((x,), seed=seed).value
         shape_of(result, x.shape)
         seen = (result - bias).unflatten(-1, (3, 2, 2))  # (B, Tq, H, Tk, twice the same)
         kept = seen > 0.25
@@ -960,26 +926,26 @@ def drops_weights(answer, reference, draw):
         for axis in range(4):
             if torch.equal(kept, kept.narrow(axis, 0, 1).expand_as(kept)):
                 raise Failure(f"{what} is dropped on its own, not together with others.")
+        if by_name and torch.equal(result, module.call((x,), seed=1000).value):
+            raise Failure(f"{what} is drawn anew at each call. Two calls dropped the same ones.")
 
 
 @multi_head.check(points=1, needs=["attends_in_heads"])
 def drops_nothing_else(answer, reference, draw):
     """In eval mode nothing is dropped, and in training nothing where no dropout is given."""
-    x, tried = draw.normal(3, 5, 12), []
-    module, weights = loaded(answer, draw, 12, 3, dropout=0.5)
-    quiet = module.call((x,), seed=1).value
-    tried.append(("In eval mode, with `dropout=0.5`,", quiet, right_heads(weights, 3, x)))
-    module, weights = loaded(answer, draw, 12, 3)
-    plain = module.train().call((x,), seed=1).value
-    tried.append(("In training, with no dropout given,", plain, right_heads(weights, 3, x)))
-    valid = valid_tokens(draw, 5, left=False)
+    x, valid = draw.normal(3, 5, 12), valid_tokens(draw, 5, left=False)
     masks = {"key_valid": valid, "causal": True}
-    right = right_heads(weights, 3, x, allowed=allowed_for(draw, 5, 5, **masks))
-    tried.append(("In training, with both masks,", module.call((x,), masks, seed=1).value, right))
+    allowed = allowed_for(draw, 5, 5, **masks)
     module, weights = loaded(answer, draw, 12, 3, dropout=0.5)
-    right = right_heads(weights, 3, x, allowed=allowed_for(draw, 5, 5, **masks))
-    tried.append(("In eval mode, with both masks,", module.call((x,), masks, seed=1).value, right))
-    agree(tried)
+    quiet, masked = (module.call((x,), more, seed=1).value for more in ({}, masks))
+    tried = [
+        ("In eval mode, with `dropout=0.5`,", quiet, right_heads(weights, 3, x)),
+        ("In eval mode, with both masks,", masked, right_heads(weights, 3, x, allowed=allowed)),
+    ]
+    module, weights = loaded(answer, draw, 12, 3, train=True)
+    plain = module.call((x,), masks, seed=1).value
+    right = right_heads(weights, 3, x, allowed=allowed)
+    agree([*tried, ("In training, with no dropout given,", plain, right)])
 
 
 def output_and_cache(result, what):
@@ -991,42 +957,38 @@ def output_and_cache(result, what):
 
 
 def in_chunks(module, x, chunks, valid=None, **options):
-    """The outputs for x given in `chunks`, each with the cache of those before, and the caches."""
-    outputs, caches, end = [], [None], 0
+    """The outputs for x given in `chunks`, each with the cache of those before, and the last."""
+    outputs, cache, end = [], None, 0
     for count in chunks:
         start, end = end, end + count
         now: dict = options | ({} if valid is None else {"key_valid": valid[:, :end]})
-        result = module(x[:, start:end], cache=caches[-1], use_cache=True, **now)
+        result = module(x[:, start:end], cache=cache, use_cache=True, **now)
         output, cache = output_and_cache(result, f"Tokens {start} to {end - 1}")
         shape_of(output, (x.shape[0], count, x.shape[2]), f"Tokens {start} to {end - 1}: output")
         outputs.append(output)
-        caches.append(cache)
-    return torch.cat(outputs, dim=1), caches[1:]
+    return torch.cat(outputs, dim=1), cache
 
 
-CHUNKS = ((1, 1, 1, 1, 1, 1), (1, 2, 3), (3, 2, 1))
+CHUNKS = ((1, 1, 3), (3, 2))
 
 
 @multi_head.check(points=1, needs=["attends_in_heads"])
 def returns_a_cache(answer, reference, draw):
     """With `use_cache` a pair comes back, on the first call too: the output, and the new cache."""
     module, weights = loaded(answer, draw, 12, 3)
-    x, tried = draw.normal(2, 4, 12), []
-    for options in ({}, {"causal": True}):
-        right = right_heads(weights, 3, x, allowed=allowed_for(draw, 4, 4, **options))
-        output, cache = output_and_cache(module(x, use_cache=True, **options), "With `use_cache`")
-        tried.append(("With `use_cache`", output, right))
-        pair = [projected(weights, name, x, 3).float() for name in ("key", "value")]
-        holds(cache, pair, "the cache that came back", rtol=1e-4, atol=1e-4)
-    agree(tried)
+    x = draw.normal(2, 4, 12)
+    output, cache = output_and_cache(module(x, use_cache=True), "With `use_cache`")
+    agree([("With `use_cache`", output, right_heads(weights, 3, x))])
+    keys, values = (projected(weights, name, x, 3).float() for name in ("key", "value"))
+    holds(cache, "the cache that came back", computed=True, keys=keys, values=values, length=4)
 
 
 @multi_head.check(points=3, needs=["returns_a_cache", "looks_back_only"])
 def goes_on_from_a_cache(answer, reference, draw):
     """Causal chunks of 1, 2 or 3 tokens, each with the last cache, give what all at once gives."""
     module, weights = loaded(answer, draw, 12, 3)
-    x = draw.normal(2, 6, 12)
-    right = right_heads(weights, 3, x, allowed=allowed_for(draw, 6, 6, causal=True))
+    x = draw.normal(2, 5, 12)
+    right = right_heads(weights, 3, x, allowed=allowed_for(draw, 5, 5, causal=True))
     tried = [(f"In chunks of {one}", in_chunks(module, x, one, causal=True)[0]) for one in CHUNKS]
     agree([(*one, right) for one in tried])
 
@@ -1035,32 +997,26 @@ def goes_on_from_a_cache(answer, reference, draw):
 def turns_new_keys_from_where_they_stand(answer, reference, draw):
     """With `use_rope` new tokens stand behind the cached ones; keys are turned, then stored."""
     module, weights = loaded(answer, draw, 12, 3, use_rope=True)
-    x = draw.normal(2, 6, 12)
-    right = right_heads(weights, 3, x, allowed=allowed_for(draw, 6, 6, causal=True), rope=True)
-    tried = [(one, *in_chunks(module, x, one, causal=True)) for one in CHUNKS]
-    agree([(f"With `use_rope` in chunks of {one}", got, right) for one, got, _ in tried])
+    x, chunks = draw.normal(2, 5, 12), (1, 1, 3)
+    right = right_heads(weights, 3, x, allowed=allowed_for(draw, 5, 5, causal=True), rope=True)
+    module(draw.normal(2, 3, 12), causal=True, use_cache=True)  # another text leaves no trace
+    got, cache = in_chunks(module, x, chunks, causal=True)
+    agree([(f"With `use_rope` in chunks of {chunks}", got, right)])
     keys, values = (projected(weights, name, x, 3) for name in ("key", "value"))
-    for _, _, caches in tried:
-        what = "the last cache, `use_rope`,"
-        pair = turned(keys).float(), values.float()
-        holds(caches[-1], pair, what, rtol=1e-4, atol=2e-4)
+    what = "the last cache, `use_rope`,"
+    holds(cache, what, computed=True, keys=turned(keys).float(), values=values.float())
 
 
 @multi_head.check(points=2, needs=["goes_on_from_a_cache", "joins_causal_and_padding"])
 def hides_padding_in_the_cache(answer, reference, draw):
     """With a cache `key_valid` covers all tokens so far, padding on either side."""
-    tried = []
-    for chunks, rope in ((CHUNKS[1], False), (CHUNKS[2], True), (CHUNKS[0], True)):
-        module, weights = loaded(answer, draw, 12, 3, use_rope=rope)
-        x, valid = draw.normal(3, 6, 12), valid_tokens(draw, 6)
-        allowed = allowed_for(draw, 6, 6, valid, causal=True)
-        right = right_heads(weights, 3, x, allowed=allowed, rope=rope)
-        got, caches = in_chunks(module, x, chunks, valid, causal=True)
-        tried.append((f"With `key_valid` in chunks of {chunks}", got, right))
-    agree(tried)
-    keys, values = turned(projected(weights, "key", x, 3)), projected(weights, "value", x, 3)
-    what = "the last cache, padding or not,"
-    holds(caches[-1], (keys.float(), values.float()), what, rtol=1e-4, atol=2e-4)
+    module, weights = loaded(answer, draw, 12, 3)
+    x, valid, chunks = draw.normal(3, 5, 12), valid_tokens(draw, 5), (3, 1, 1)
+    right = right_heads(weights, 3, x, allowed=allowed_for(draw, 5, 5, valid, causal=True))
+    got, cache = in_chunks(module, x, chunks, valid, causal=True)
+    agree([(f"With `key_valid` in chunks of {chunks}", got, right)])
+    keys = projected(weights, "key", x, 3).float()
+    holds(cache, "the last cache, padding or not,", computed=True, keys=keys)
 
 
 @multi_head.check(points=1, needs=["returns_a_cache"])
@@ -1087,8 +1043,8 @@ def leaves_a_given_cache_alone(answer, reference, draw):
     _, cache = output_and_cache(module(x[:, :3], use_cache=True), "With `use_cache`")
     module(other, cache=cache, use_cache=True)
     again = module(x[:, 3:], cache=cache)
-    keys, values = (projected(weights, name, x[:, :3], 3).float() for name in ("key", "value"))
-    holds(cache, (keys, values), "a cache that was used twice", rtol=1e-4, atol=1e-4)
+    keys = projected(weights, "key", x[:, :3], 3).float()
+    holds(cache, "a cache that was used twice", computed=True, keys=keys)
     agree(
         [("The second of two that go on from one cache:", again, right_heads(weights, 3, x)[:, 3:])]
     )
@@ -1102,9 +1058,9 @@ def refuses_a_width_that_does_not_divide(answer, reference, draw):
         refuses(outcome, f"d_model is {width} and num_heads {heads}")
 
 
-def gradients_are_right(answer, draw, memory=None, key_valid=None, causal=False):
+def gradients_are_right(loaded_module, draw, memory=None, key_valid=None, causal=False):
     """Fail unless gradients reach input, memory and parameters as through torch's attention."""
-    module, weights = loaded(answer, draw, 12, 3)
+    module, weights = loaded_module
     x, back = draw.normal(3, 5, 12), draw.normal(3, 5, 12)
     given = {"query_input": x} | ({} if memory is None else {"memory": memory})
     options = {} if key_valid is None else {"key_valid": key_valid}
@@ -1124,31 +1080,31 @@ def gradients_are_right(answer, draw, memory=None, key_valid=None, causal=False)
 @multi_head.check(points=2, needs=["attends_in_heads"])
 def multi_head_lets_gradients_flow(answer, reference, draw):
     """Gradients reach the input, the memory and every parameter."""
-    gradients_are_right(answer, draw)
-    gradients_are_right(answer, draw, draw.normal(3, 4, 12))
-    gradients_are_right(answer, draw, None, valid_tokens(draw, 5, left=False), True)
+    module = loaded(answer, draw, 12, 3)
+    gradients_are_right(module, draw, draw.normal(3, 4, 12))
+    gradients_are_right(module, draw, None, valid_tokens(draw, 5, left=False), True)
 
 
 @multi_head.check(points=1, needs=["joins_causal_and_padding"])
 def multi_head_sends_no_nan_back(answer, reference, draw):
     """Nor does NaN come back to anything where a token sees nobody."""
-    gradients_are_right(answer, draw, None, valid_tokens(draw, 5), True)
-    gradients_are_right(answer, draw, None, torch.zeros_like(valid_tokens(draw, 5)))
+    gradients_are_right(loaded(answer, draw, 12, 3), draw, None, valid_tokens(draw, 5), True)
 
 
 @multi_head.check(points=1, needs=["goes_on_from_a_cache"])
 def gradients_flow_beside_a_cache(answer, reference, draw):
-    """With a cache gradients still reach the new tokens, as queries, keys and values."""
+    """With a cache gradients reach the new tokens, and the parameters by way of the old ones."""
     module, weights = loaded(answer, draw, 12, 3)
     old, new, back = draw.normal(2, 3, 12), draw.normal(2, 2, 12), draw.normal(2, 2, 12)
     allowed = allowed_for(draw, 5, 5, causal=True)
     _, cache = output_and_cache(module(old, causal=True, use_cache=True), "With `use_cache`")
+    got = module.backward(back, new, causal=True, cache=cache)
     agrees_in_gradients(
-        module.backward(back, new, causal=True, cache=cache).gradients[:1],
-        lambda query_input: right_heads(
-            weights, 3, torch.cat([old, query_input], dim=1), allowed=allowed
+        [got.gradients[0], *(got.parameters[name] for name in weights)],
+        lambda query_input, **named: right_heads(
+            named, 3, torch.cat([old, query_input], dim=1), allowed=allowed
         )[:, 3:].to(old.dtype),
-        {"query_input": new},
+        {"query_input": new} | weights,
         back,
     )
 
@@ -1159,27 +1115,25 @@ def multi_head_keeps_the_dtype(answer, reference, draw):
     x, valid = draw.normal(3, 5, 12), valid_tokens(draw, 5, left=False)
     allowed = allowed_for(draw, 5, 5, valid, causal=True)
     module, weights = loaded(answer, draw, 12, 3, use_rope=True, size=0.3)
-    plain, masked = (
-        right_heads(weights, 3, x, allowed=mask, rope=True) for mask in (None, allowed)
-    )
-    for dtype in (torch.float64, *HALF):
-        module, one = module.to(dtype=dtype), x.to(dtype)
-        tried = [
-            (module(one), plain),
-            (module(one, key_valid=valid, causal=True), masked),
-            (in_chunks(module, one, (3, 2), valid, causal=True)[0], masked),
-        ]
-        for got, right in tried:
-            what = f"For {name_of(dtype)} inputs the output"
-            same(got, right.to(dtype), what, rtol=5e-2, atol=5e-2)
+    # In float64 scores are near 1e5, where a small number in a blocked place would win.
+    for dtype, size in ((torch.float64, 300), (torch.float16, 1), (torch.bfloat16, 1)):
+        module, one, more = module.to(dtype=dtype), (size * x).to(dtype), {"rope": True}
+        if dtype == torch.bfloat16:
+            got = module(one)
+        else:
+            got, more = (
+                in_chunks(module, one, (3, 2), valid, causal=True)[0],
+                more | {"allowed": allowed},
+            )
+        right = right_heads(weights, 3, size * x, **more).to(dtype)
+        same(got, right, f"For {name_of(dtype)} inputs the output", rtol=5e-2, atol=5e-2)
 
 
 @multi_head.check(points=1, needs=["attends_in_heads"])
 def multi_head_leaves_its_inputs_untouched(answer, reference, draw):
     """The input, the memory and both masks are the same after the call."""
-    module, _ = loaded(answer, draw, 12, 3, use_rope=True)
+    module, _ = loaded(answer, draw, 12, 3, train=True, use_rope=True)
     x, memory, valid = draw.normal(3, 5, 12), draw.normal(3, 4, 12), valid_tokens(draw, 5)
-    leaves_untouched(module, query_input=x)
     leaves_untouched(module, query_input=x, memory=memory)
     masks = {"key_valid": valid, "query_valid": valid, "causal": True}
     after = module.call((x,), masks, after=True)
@@ -1190,19 +1144,19 @@ def multi_head_leaves_its_inputs_untouched(answer, reference, draw):
 
 @multi_head.check(points=1, needs=["attends_in_heads"])
 def is_the_same_at_every_call(answer, reference, draw):
-    """A call leaves no trace in the next, with another length or in eval mode."""
+    """A call leaves no trace in the next, be it longer, of another batch, or with a cache."""
     module, _ = loaded(answer, draw, 12, 3, use_rope=True)
-    same_at_every_call(module, draw.normal(2, 4, 12), 2 * draw.normal(3, 6, 12))
     x = draw.normal(2, 4, 12)
     before = module(x, causal=True)
+    module(2 * draw.normal(3, 6, 12), causal=True)
     module(draw.normal(2, 3, 12), causal=True, use_cache=True)
-    same(module(x, causal=True), before, "After a call with `use_cache`, the result")
+    same(module(x, causal=True), before, "A second call on the same x")
 
 
 @multi_head.check(points=1, needs=["has_four_projections"])
 def owns_its_projections(answer, reference, draw):
     """Two modules do not share weights."""
-    owns_its_parameters(lambda: answer.call((6, 2), seed=0).value, draw)
+    owns_its_parameters(lambda: answer(6, 2), draw)
 
 
 @multi_head.check(points=1, needs=["attends_in_heads"])
@@ -1214,8 +1168,4 @@ def multi_head_stays_on_the_device(answer, reference, draw):
     module.on_meta(x, memory, query_valid=valid)
     first = module.on_meta(x, key_valid=valid, causal=True, use_cache=True)
     if isinstance(first, tuple):
-        longer = torch.cat([valid, valid], dim=1)
-        module.on_meta(x, key_valid=longer, causal=True, cache=first[1])
-    module = answer(12, 3).to(device="meta")
-    module.on_meta(x, causal=True)
-    module.on_meta(x, key_valid=valid)
+        module.on_meta(x, causal=True, cache=first[1])

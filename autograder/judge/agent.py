@@ -26,7 +26,7 @@ from autograder.judge.watch import CallsWatch, MetaDevice, operators_watched, th
 PRINT_LIMIT = 2_000
 MESSAGE_LIMIT = 400
 PLAIN = (bool, int, float, complex, str, type(None))
-_NOT_THE_STUDENTS = (
+NOT_THE_STUDENTS = (
     os.path.dirname(os.path.abspath(__file__)),
     os.path.dirname(torch.__file__),
     sysconfig.get_paths()["stdlib"],
@@ -334,7 +334,7 @@ def _describe_error(error: BaseException) -> dict[str, Any]:
     if isinstance(error, Unfit):
         kind = "Unfit"
     for frame, number in traceback.walk_tb(error.__traceback__):
-        if not frame.f_code.co_filename.startswith(_NOT_THE_STUDENTS):
+        if not frame.f_code.co_filename.startswith(NOT_THE_STUDENTS):
             line, function = number, frame.f_code.co_qualname
             code = linecache.getline(frame.f_code.co_filename, number).strip()
     try:

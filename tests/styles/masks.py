@@ -533,6 +533,35 @@ class HeadsInTheBatch(Projections):
         return y if not use_cache else (y, cache)
 
 
+class AsInLargeModels(Projections):
+    """The softmax in float32, a mask only where there are two new tokens, weights in `forward`."""
+
+    def forward(self, query_input, memory=None, *, cache=None, use_cache=False, **masks):
+        source = query_input if memory is None else memory
+        layers = (self.query_projection, self.key_projection, self.value_projection)
+        q, k, v = (
+            torch.stack(layer(x).tensor_split(self.heads, dim=-1), dim=1)
+            for layer, x in zip(layers, (query_input, source, source), strict=True)
+        )
+        start = 0 if cache is None else cache.length
+        if self.rope and memory is None:
+            places = torch.arange(start, start + q.shape[2], device=q.device)
+            q, k = apply_rope(torch.cat([q, k]), places).chunk(2)
+        cache = (KVCache() if cache is None else cache).append(k, v)
+        scores = (q * self.head_dim**-0.5) @ cache.keys.mT
+        seen = torch.ones(1, 1, *scores.shape[2:], dtype=torch.bool, device=q.device)
+        if masks.get("causal") and q.shape[2] > 1:
+            seen = seen.tril(start)
+        if masks.get("key_valid") is not None:
+            seen = seen & masks["key_valid"][:, None, None]
+        weights = softmax_by_opening_empty_rows(scores.float(), seen).to(v.dtype)
+        mixed = F.dropout(weights, self.dropout.p, self.training) @ cache.values
+        y = self.output_projection(torch.cat(mixed.unbind(1), dim=-1))
+        if masks.get("query_valid") is not None:
+            y = torch.where(masks["query_valid"][..., None], y, 0.0)
+        return (y, cache) if use_cache else y
+
+
 STYLES = {
     "causal_blocked_mask": [
         causal_by_comparison,
@@ -565,6 +594,7 @@ STYLES = {
         ByEinsumWithATuple,
         HeadByHead,
         HeadsInTheBatch,
+        AsInLargeModels,
     ],
     "masks_quiz": [{1: "B", 2: " d ", 3: "a", 4: "C", 5: "d", 6: "b", 7: "c", "note": "mine"}],
 }
