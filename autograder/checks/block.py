@@ -262,7 +262,7 @@ def x_and_memory(draw, width, length=5):
 
 def with_both_masks(draw, width, length=5):
     masks = {"blocked_attn_mask": later(length, draw.device)}
-    masks["key_padding_mask"] = right_padded(draw, length)
+    masks["key_padding_mask"] = right_padded(draw, length).flip(0)  # the first one is padded too
     return (draw.normal(3, length, width),), masks
 
 
@@ -718,7 +718,7 @@ def hides_padded_keys(block, answer, draw):
     left = right_padded(draw, 6).flip(0, 1)
     calls = [
         ("With padding on the left, given by name", (x,), {"key_padding_mask": left}),
-        ("With padding on the right, by position", (x, *before, right_padded(draw, 6)), {}),
+        ("With padding on the right, by position", (x, *before, left.flip(1)), {}),
     ]
     agree(tries(block, answer, draw, calls))
 
