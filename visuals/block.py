@@ -192,6 +192,8 @@ def stream(x: torch.Tensor, **stacks: Sequence[nn.Module]) -> Picture:
                     linestyle="",
                     color=color,
                     markerfacecolor=face,
+                    clip_on=False,  # a silent write stands on the axis, and is seen whole
+                    zorder=3,
                 )
         left.set_title("size of the stream")
         left.set_ylabel("mean norm of a token")

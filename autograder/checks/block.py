@@ -262,7 +262,7 @@ def x_and_memory(draw, width, length=5):
 
 def with_both_masks(draw, width, length=5):
     masks = {"blocked_attn_mask": later(length, draw.device)}
-    masks["key_padding_mask"] = right_padded(draw, length)
+    masks["key_padding_mask"] = right_padded(draw, length).flip(0)  # the first one is padded too
     return (draw.normal(3, length, width),), masks
 
 
@@ -276,7 +276,7 @@ def with_valid(draw, width, length=5):
 
 def with_two_valid(draw, width, length=5):
     valid = {"target_valid_tokens": some_padding(draw, length)}
-    valid["memory_valid_tokens"] = torch.cat([valid_tokens(draw, 6), all_real(draw, 1, 6)]).roll(1)
+    valid["memory_valid_tokens"] = some_padding(draw, 6)[[1, 0, 2, 3]]
     return (draw.normal(4, length, width), draw.normal(4, 6, width)), valid
 
 
@@ -482,7 +482,7 @@ def writes_branch_by_branch(block, answer, draw):
 def follows_the_formula(block, answer, draw):
     """The result follows the formula."""
     tried = []
-    for sizes, lengths in ((SIZES[0], (5, 1)), (SIZES[3], (4,))):
+    for sizes, lengths in ((SIZES[0], (5, 1)), (SIZES[3], (13,))):
         calls = [
             (
                 f"With C = {sizes[0]}, H = {sizes[1]}, T = {length},",
@@ -499,7 +499,7 @@ def leaves_its_inputs_untouched(block, answer, draw):
     """What it is given is the same after the call."""
     module, _ = block.make(answer, draw)
     args, kwargs = block.masked(draw, C)
-    after = module.eval().call(args, kwargs, after=True)
+    after = module.call(args, kwargs, after=True)
     for name, got, before in zip(block.given, after.arguments, args, strict=False):
         untouched(got, before, name)
     for name, before in kwargs.items():
@@ -551,9 +551,10 @@ def keeps_the_dtype(block, answer, draw):
 def stays_on_the_device(block, answer, draw):
     """Moved to another device, all of it works there."""
     module = answer.call(block.arguments(*SIZES[0]), seed=0).value.to(device="meta")
-    for train, call in ((True, block.inputs), (False, block.masked)):
+    for call in (block.inputs, block.masked):
         args, kwargs = call(draw, C)
-        module.train(train).on_meta(*args, **kwargs)
+        module.on_meta(*args, **kwargs)
+        module.eval()
 
 
 @shared()
@@ -604,13 +605,15 @@ def is_still_in_eval(block, answer, draw):
 
 @shared()
 def is_the_same_in_training(block, answer, draw):
-    """In training too nothing is dropped where no dropout is."""
+    """Where nothing is to be dropped, training gives what eval mode gives, masks included."""
     dropout, said = (0.0, ", with `dropout=0.0`,") if block is TRANSFORMER else (None, "")
     if block.drops and not said:
         said = ", with no dropout given,"
     module, weights = block.make(answer, draw, dropout=dropout)
-    call, what = block.inputs(draw, C), f"In training{said}"
-    nothing_is_drawn(answer, module, call, what)
+    what = f"In training{said}"
+    nothing_is_drawn(answer, module, block.inputs(draw, C), what)
+    call = block.masked(draw, C)
+    what = what if block is FUSED else "In training, with masks,"
     agree([(what, module.call(*call).value, block.expect(weights, SIZES[0], *call))])
 
 
@@ -712,9 +715,10 @@ def hides_blocked_pairs(answer, reference, draw):
 def hides_padded_keys(block, answer, draw):
     """`key_padding_mask` (B, T) hides padding as keys, True where blocked, on either side."""
     x, before = draw.normal(3, 6, C), [None] * (block is TRANSFORMER)
+    left = right_padded(draw, 6).flip(0, 1)
     calls = [
-        ("With padding given by name", (x,), {"key_padding_mask": ~valid_tokens(draw, 6)}),
-        ("With padding given by position", (x, *before, right_padded(draw, 6)), {}),
+        ("With padding on the left, given by name", (x,), {"key_padding_mask": left}),
+        ("With padding on the right, by position", (x, *before, left.flip(1)), {}),
     ]
     agree(tries(block, answer, draw, calls))
 
@@ -745,7 +749,9 @@ def drops_a_tenth_by_default(answer, reference, draw):
     if equal(one, other):
         raise Failure("In training, with no dropout given, a second call is equal: nothing drops.")
     given, _ = TRANSFORMER.make(answer, draw, dropout=0.1, weights=weights)
-    if not equal(one, drawn(answer, given, call)[0]):
+    with answer.aside():
+        tenth = given.call(*call, seed=1).value
+    if not equal(one, tenth):
         raise Failure("Without a dropout it does not do what it does with `dropout=0.1`.")
 
 
@@ -776,6 +782,17 @@ add_shared(
     follows_the_formula="It is torch's own causal block on the same weights: thirds of `qkv`, "
     "heads as slices of each.",
 )
+
+
+@fused.check(points=1, needs=["follows_the_formula"])
+def hides_later_tokens_from_low_scores(answer, reference, draw):
+    """A later token gets no weight, however low the scores of the others are."""
+    weights = FUSED.draw_weights(draw, SIZES[0])
+    weights["qkv.weight"][: 2 * C] = 0.0  # all scores alike: -30 · 30 · 4, by the root of 4
+    weights["qkv.bias"][: 2 * C] = torch.tensor([30.0, -30.0]).repeat_interleave(C)
+    module, _ = FUSED.make(answer, draw, weights=weights)
+    x = draw.normal(3, 5, C)
+    agree([("With all scores -1,800", module.eval()(x), FUSED.expect(weights, SIZES[0], (x,), {}))])
 
 
 # to_reference
@@ -935,8 +952,10 @@ add_shared(
 def hides_padding(block, answer, draw):
     """Padding is hidden from real tokens, on either side."""
     calls, rows = [], []
-    for length in (5, 7):
+    for length, picked in ((5, [0, 2]), (7, [1])):  # of a batch, so that one side is padded alone
         args, kwargs = block.masked(draw, C, length)
+        args = tuple(one[picked] for one in args)
+        kwargs = {name: one[picked] for name, one in kwargs.items()}
         rows.append(block.valid(*args, **kwargs))
         if length == 7 and block is not DECODER:
             args, kwargs = args[:1], {"valid_tokens": args[1]}
@@ -948,8 +967,8 @@ def hides_padding(block, answer, draw):
 def makes_padded_rows_zero(block, answer, draw):
     """Rows of padding come out zero, in an empty sentence too."""
     args, kwargs = block.masked(draw, C)
-    ((_, got, right),) = tries(block, answer, draw, [("", args, kwargs)])
-    shape_of(got, right.shape)
+    got = block.make(answer, draw)[0].call(args, kwargs).value
+    shape_of(got, args[0].shape)
     rows = got.masked_fill(block.valid(*args, **kwargs)[:, :, None], 0.0)
     same(rows, torch.zeros_like(rows), "At padding the result")
 
@@ -1029,7 +1048,7 @@ def hides_padding_in_the_cache(answer, reference, draw):
     module, weights = DECODER_ONLY.make(answer, draw)
     x, valid = draw.normal(4, 7, C), some_padding(draw, 7)
     right, module = DECODER_ONLY.expect(weights, SIZES[0], (x, valid), {}), module.eval()
-    tried = [(one, in_chunks(module, x, one, valid)) for one in ((1, 1, 2, 3), (4, 3))]
+    tried = [(one, in_chunks(module, x, one, valid)) for one in ((1, 3, 3), (4, 3))]
     agree([(f"With padding, in chunks of {one}", got, right) for one, got in tried])
 
 

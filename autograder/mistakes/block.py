@@ -349,25 +349,18 @@ def _reuses(x, pairs):
 
 
 def _reuses_in_the_last(x, pairs):
-    h = one_after_another(lambda h, norm, branch: h + branch(norm(h)), x, pairs[:-1])
     norm, branch = pairs[-1]
-    return x + branch(norm(h))
+    return x + branch(norm(pre(x, pairs[:-1])))
 
 
-flows(
-    "later_sum_starts_from_x_again",
-    "A later sum adds the block's input again, and what attention wrote is lost. Each sum adds to "
-    "what the one before it made.",
-    _reuses,
-    _reuses_in_the_last,
-)
-flows("forgot_to_return", "You returned nothing: end with `return`.", lambda x, pairs: None)
-flows(
-    "returns_a_tuple",
-    "You returned more than x. One tensor comes out, of the shape that went in.",
-    lambda x, pairs: (pre(x, pairs), None),
-    to=[one for one in PRE if one[1] not in (Encoder, Decoder, DecoderOnly)],
-)
+for one in PRE:
+    flows(
+        "later_sum_starts_from_x_again",
+        "A later sum adds the block's input again, and what attention wrote is lost. Each sum adds "
+        "to what the one before it made.",
+        *(_reuses, _reuses_in_the_last)[: len(NORMS[one[1]]) - 1],
+        to=[one],
+    )
 
 
 def _adds_in_place(x, norm, branch):
@@ -376,8 +369,8 @@ def _adds_in_place(x, norm, branch):
 
 flows(
     "changes_x_in_place",
-    "You changed x in place (`x += …`). The caller still needs it, and so does the norm's backward "
-    "pass: `x = x + …` makes a new tensor.",
+    "You changed an input in place (`x += …`). The caller still needs it, and so does the norm's "
+    "backward pass: `x = x + …` makes a new tensor.",
     lambda x, pairs: one_after_another(_adds_in_place, x, pairs),
     only_at(0, _adds_in_place),
 )
@@ -391,21 +384,6 @@ either(
     "branch_detached",
     "You cut a branch out of the gradient (`.detach()`, `.data` or `no_grad`), so it never learns.",
     lambda x, norm, branch: x + branch(norm(x)).detach(),
-)
-flows(
-    "no_gradient_at_all",
-    "You computed under `no_grad`, or on `.data`: nothing can be trained.",
-    lambda x, pairs: pre(x, pairs).detach(),
-)
-flows(
-    "returns_float32",
-    "You returned float32 for every input. The result has x's dtype.",
-    lambda x, pairs: pre(x, pairs).float(),
-)
-flows(
-    "tensor_made_on_the_cpu",
-    "A tensor is made without `device=x.device`, so it lies on the CPU, and a GPU refuses to mix.",
-    lambda x, pairs: pre(x, pairs) * torch.ones(x.shape[-1], dtype=x.dtype),
 )
 
 
@@ -497,15 +475,10 @@ post_flows(
     "The second sum adds to the first sum before its norm. What norm1 gives is the new x.",
     lambda x, pairs: (lambda s: pairs[1][0](s + pairs[1][1](pairs[0][0](s))))(x + pairs[0][1](x)),
 )
-post_flows("forgot_to_return", "You returned nothing: end with `return`.", lambda x, pairs: None)
-post_flows(
-    "returns_a_tuple",
-    "You returned more than x. One tensor comes out, of the shape that went in.",
-    lambda x, pairs: (post_norm_flow(x, pairs), None),
-)
 post_either(
     "changes_x_in_place",
-    "You changed x in place (`x += …`). The caller still needs it: `x = x + …` makes a new tensor.",
+    "You changed an input in place (`x += …`). The caller still needs it: `x = x + …` makes a new "
+    "tensor.",
     lambda x, norm, branch: norm(x.add_(branch(x))),
 )
 post_either(
@@ -513,20 +486,47 @@ post_either(
     "You cut a branch out of the gradient (`.detach()`, `.data` or `no_grad`), so it never learns.",
     lambda x, norm, branch: norm(x + branch(x).detach()),
 )
-post_flows(
+
+
+# What comes out
+
+
+def outcomes(name, sentence, change, to=ALL):
+    """Add a slip in what is returned: `change` of the right result."""
+
+    def made(base: Any):
+        class Module(base):
+            def forward(self, *args, **kwargs):
+                result = super().forward(*args, **kwargs)
+                return (change(result[0]), result[1]) if kwargs.get("use_cache") else change(result)
+
+        return Module
+
+    for catalogue, base in to:
+        catalogue.add(name, sentence, made(base))
+
+
+outcomes("forgot_to_return", "You returned nothing: end with `return`.", lambda y: None)
+outcomes(
+    "returns_a_tuple",
+    "You returned more than x. One tensor comes out, of the shape that went in.",
+    lambda y: (y, None),
+    to=[one for one in ALL if one[1] is not DecoderOnly],
+)
+outcomes(
     "no_gradient_at_all",
     "You computed under `no_grad`, or on `.data`: nothing can be trained.",
-    lambda x, pairs: post_norm_flow(x, pairs).detach(),
+    lambda y: y.detach(),
 )
-post_flows(
+outcomes(
     "returns_float32",
     "You returned float32 for every input. The result has x's dtype.",
-    lambda x, pairs: post_norm_flow(x, pairs).float(),
+    lambda y: y.float(),
 )
-post_flows(
+outcomes(
     "tensor_made_on_the_cpu",
     "A tensor is made without `device=x.device`, so it lies on the CPU, and a GPU refuses to mix.",
-    lambda x, pairs: post_norm_flow(x, pairs) * torch.ones(x.shape[-1], dtype=x.dtype),
+    lambda y: y * torch.ones(y.shape[-1], dtype=y.dtype),
 )
 
 
@@ -622,10 +622,7 @@ parts(
     "norms_called_otherwise",
     "The norms have other names. Saved weights are loaded by name, so the names are part of what "
     "is asked for.",
-    *(
-        renamed(lambda base, new=new: {one: new.format(n) for n, one in enumerate(NORMS[base], 1)})
-        for new in ("layer_norm{}", "norm_{}")
-    ),
+    renamed(lambda base: {one: f"layer_norm{n}" for n, one in enumerate(NORMS[base], 1)}),
 )
 parts(
     "attention_called_otherwise",
@@ -735,12 +732,13 @@ linears(
     "There is no activation between the two linear layers, so they collapse into one.",
     between(),
 )
-linears(
-    "activation_behind_the_second_layer",
-    "The activation stands behind the second linear layer. It stands between the two.",
-    lambda width, hidden: nn.Sequential(between()(width, hidden), nn.GELU()),
-    lambda width, hidden: nn.Sequential(between()(width, hidden), nn.ReLU()),
-)
+for activation, over in ((nn.GELU(), GELU), (nn.ReLU(), [(post_norm, PostNorm)])):
+    linears(
+        "activation_behind_the_second_layer",
+        "The activation stands behind the second linear layer. It stands between the two.",
+        lambda width, hidden, one=activation: nn.Sequential(between()(width, hidden), one),
+        to=over,
+    )
 linears(
     "hidden_width_otherwise",
     "The hidden width is not the one asked for.",
@@ -1052,7 +1050,7 @@ for catalogue, over, attention in (
     )
 
 
-class KeysAndValuesUnnormalized(right.TransformerBlock):
+class OneOfThreeUnnormalized(right.TransformerBlock):
     def forward(self, x, blocked_attn_mask=None, key_padding_mask=None):
         masks = {"attn_mask": blocked_attn_mask, "key_padding_mask": key_padding_mask}
         h = self.ln1(x)
@@ -1064,23 +1062,24 @@ class KeysAndValuesUnnormalized(right.TransformerBlock):
 
 
 transformer.add(
-    "keys_or_values_unnormalized",
+    "one_of_three_unnormalized",
     "Queries, keys and values do not all come from the normalized x. In pre-norm they do.",
     *(
-        type("Wrong", (KeysAndValuesUnnormalized,), {"three": three})
+        type("Wrong", (OneOfThreeUnnormalized,), {"three": three})
         for three in (
             lambda self, h, x: (h, x, x),
             lambda self, h, x: (h, h, x),
+            lambda self, h, x: (h, x, h),
+            lambda self, h, x: (x, h, h),
         )
     ),
 )
-for name, by in (("d_ff_ignored", 4), ("d_ff_ignored_and_two", 2)):
-    linears(
-        name,
-        "`d_ff` is not used: the hidden width is a fixed multiple of the width.",
-        lambda width, hidden, by=by: between(nn.GELU())(width, by * width),
-        to=[(transformer, Transformer)],
-    )
+linears(
+    "d_ff_ignored",
+    "`d_ff` is not used: the hidden width is a fixed multiple of the width.",
+    *(lambda width, hidden, by=by: between(nn.GELU())(width, by * width) for by in (2, 4)),
+    to=[(transformer, Transformer)],
+)
 
 
 def widths(name, sentence, default):
@@ -1172,7 +1171,7 @@ fuses(
     "The thirds of `qkv` are queries, keys, values, in this order.",
     *(
         {"thirds": lambda self, x, order=order: [Fused.thirds(self, x)[place] for place in order]}
-        for order in ((1, 0, 2), (0, 2, 1), (2, 1, 0))
+        for order in ((1, 0, 2), (0, 2, 1), (2, 1, 0), (1, 2, 0), (2, 0, 1))
     ),
 )
 
@@ -1208,6 +1207,16 @@ fuses(
     {
         "split": lambda self, third: third.reshape(len(third), self.heads, third.shape[1], -1),
         "merge": lambda self, mixed: mixed.reshape(len(mixed), mixed.shape[2], -1),
+    },
+)
+fuses(
+    "heads_dealt_out",
+    "You dealt the features out to the heads one by one. A head has a slice of each third: split "
+    "into (H, D), in this order.",
+    {"split": lambda self, third: third.unflatten(-1, (-1, self.heads)).permute(0, 3, 1, 2)},
+    {
+        "split": lambda self, third: third.unflatten(-1, (-1, self.heads)).permute(0, 3, 1, 2),
+        "merge": lambda self, mixed: mixed.permute(0, 2, 3, 1).flatten(2),
     },
 )
 fuses(
@@ -1285,14 +1294,15 @@ fuses(
 )
 fuses(
     "filled_with_a_small_number",
-    "You filled with a number that is not low enough (0, or -10), so later tokens keep weight.",
+    "You filled with a number that is not low enough (such as 0 or -100), so later tokens keep "
+    "weight: `-math.inf`.",
     *(
         {
             "weigh": lambda self, scores, blocked, low=low: scores.masked_fill(
                 blocked, low
             ).softmax(-1)
         }
-        for low in (0.0, -10.0)
+        for low in (0.0, -10.0, -1000.0)
     ),
 )
 fuses(
@@ -1308,7 +1318,6 @@ fuses(
     "proj_unused",
     "You made `proj` and never call it. It mixes what the heads found.",
     {"project_out": lambda self, x: x},
-    {"project_out": lambda self, x: x + 0 * self.proj(x)},
 )
 fuses(
     "mask_left_on_the_cpu",
@@ -1640,7 +1649,8 @@ caches(
 )
 caches(
     "old_cache_returned",
-    "You returned the cache that was given. The new one holds the new tokens too.",
+    "The cache that came back is the one that was given, None on the first call. Return the one "
+    "that attention made: it holds the new tokens too.",
     {"give": lambda self, x, cache, given, use_cache: (x, given) if use_cache else x},
 )
 caches(
@@ -1658,7 +1668,6 @@ caches(
             (x, cache) if use_cache and given is not None else x
         )
     },
-    {"give": lambda self, x, cache, given, use_cache: (x, cache) if given is not None else x},
 )
 caches(
     "not_causal_behind_a_cache",
@@ -1696,6 +1705,26 @@ caches(
         )
     ),
 )
+
+
+def _half_of_the_padding(known):
+    """Attention behind a cache is told the padding of one half, `known(old, new)`, of the two."""
+
+    def way(attention, h, valid, cache):
+        if cache is not None and valid is not None:
+            valid = torch.cat(known(*valid.tensor_split([cache.length], dim=1)), dim=1)
+        return attention(h, key_valid=valid, causal=True, cache=cache, use_cache=True)
+
+    return attend_otherwise(way)
+
+
+caches(
+    "half_of_the_padding_behind_a_cache",
+    "With a cache you take the old tokens, or the new ones, for real. Both are keys, and either "
+    "may be padding: `key_valid` covers all tokens so far.",
+    _half_of_the_padding(lambda old, new: (torch.ones_like(old), new)),
+    _half_of_the_padding(lambda old, new: (old, torch.ones_like(new))),
+)
 caches(
     "padding_not_cut_to_the_new_tokens",
     "You made rows zero by all of `valid_tokens`. With a cache it covers old tokens too, and x has "
@@ -1724,7 +1753,6 @@ caches(
     "`valid_tokens` may be None, for all tokens real. Ask for it before you index or invert it.",
     {"all_real": _none_breaks},
     {"all_real": lambda self, x, valid, cache: valid[:, :]},
-    {"new": lambda self, valid, length: valid[:, -length:], "all_real": _none_breaks},
 )
 caches(
     "none_covers_the_new_tokens_alone",
@@ -1926,19 +1954,12 @@ copies(
 copies(
     "nothing_copied",
     "The layer has weights of its own: nothing was copied.",
-    lambda block: _filled(layer_of(block), 0.5),
+    lambda block: layer_of(block),
 )
 
 
-def _filled(layer, value):
-    with torch.no_grad():
-        for one in layer.parameters():
-            one.fill_(value)
-    return layer
-
-
 def leaving_out(*names):
-    return lambda block: copied(block, _filled(layer_of(block), 0.25), without=names)
+    return lambda block: copied(block, layer_of(block), without=names)
 
 
 copies(
@@ -2024,15 +2045,16 @@ copies(
 )
 
 
-def ends_in_eval(block):
-    block.eval()
-    return right_reference(block)
+def ends_in(train):
+    return lambda block: right_reference(block.train(train))
 
 
 copies(
-    "block_put_into_eval",
-    "You left the block in eval mode. It stays as it was; only the layer is yours.",
-    ends_in_eval,
+    "mode_of_the_block_changed",
+    "You left the block in another mode: `eval()` and `train()` reach all its parts. It stays as "
+    "it was; only the layer is yours.",
+    ends_in(False),
+    ends_in(True),
 )
 
 
