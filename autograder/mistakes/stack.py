@@ -1281,6 +1281,11 @@ class Weighing(PostNormBlock):
         return self.norm2(x + self.ff(x))
 
 
+def weighs_with_zeros(self, x, real):
+    weights = real / real.sum(dim=1, keepdim=True).clamp(min=1)
+    return (x * weights[:, :, None].to(x.dtype)).sum(dim=1)
+
+
 def weighing(self, lessons, width, heads, layers, hidden, longest):
     self.blocks = nn.ModuleList(Weighing(width, heads, hidden) for _ in range(layers))
 
@@ -1291,6 +1296,7 @@ recommends(
     "it is still in the gradient of the whole batch. Leave a key open there: it is left out of the "
     "mean anyhow.",
     {"blocked": lambda self, real: ~real, "slip": weighing},
+    {"blocked": lambda self, real: ~real, "pool": weighs_with_zeros},
 )
 recommends(
     "padding_not_hidden_in_attention",
