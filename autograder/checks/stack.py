@@ -311,7 +311,8 @@ def shared_checks(model, parts, formula):
             module.on_meta(ids, causal=True)
 
     def drops_in_training_alone(answer, reference, draw):
-        ids, cases = some_ids(draw), [({}, model is TINY)]
+        ids = some_ids(draw)
+        cases: list[tuple[dict[str, float], bool]] = [({}, model is TINY)]
         if model is TINY:
             cases.append(({"dropout": 0.0}, False))
         for options, drops in cases:
