@@ -601,7 +601,7 @@ def logits_and_caches(result, what, layers):
         came = getattr(result, "type_name", "") or type(result).__name__
         raise Failure(f"{what}: (logits, caches) was asked for, and a {came} came back.")
     caches = result[1]
-    if not (isinstance(caches, list) and len(caches) == layers) or None in caches:
+    if not (isinstance(caches, tuple | list) and len(caches) == layers) or None in caches:
         raise Failure(f"{what}: a list of one cache for each of {layers} layers was asked for.")
     return result
 

@@ -840,10 +840,9 @@ lm(
     {"given": lambda self, caches, use: LM.given(self, caches if use else None, use)},
 )
 lm(
-    "no_list_of_caches",
-    "You returned one cache, or a tuple of them. A list comes back, with one for each layer.",
+    "last_cache_alone_comes_back",
+    "You returned one cache. A list comes back, with one cache for each layer.",
     {"give": lambda self, x, caches, use: (x, caches[-1]) if use else x},
-    {"give": lambda self, x, caches, use: (x, tuple(caches)) if use else x},
 )
 lm(
     "caches_come_back_on_going_on_alone",

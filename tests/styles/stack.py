@@ -364,7 +364,7 @@ class TorchsTransformer(nn.Module):
 
 
 class TheWholeOfTorchs(nn.Module):
-    """nn.Transformer, post-norm, whose softmax is sure of itself on scaled embeddings."""
+    """torch's own stacks, post-norm, whose softmax is sure of itself on scaled embeddings."""
 
     def __init__(
         self, source_vocab, target_vocab, d_model, num_heads, num_layers, hidden_dim, dropout=0.0
@@ -374,16 +374,20 @@ class TheWholeOfTorchs(nn.Module):
         self.source = nn.Embedding(source_vocab, d_model)
         self.target = nn.Embedding(target_vocab, d_model)
         self.position = SinusoidalPositionalEncoding(d_model, dropout=dropout)
-        sizes = d_model, num_heads, num_layers, num_layers, hidden_dim, dropout
-        self.both = nn.Transformer(*sizes, batch_first=True)
+        sizes = d_model, num_heads, hidden_dim, dropout
+        reader = nn.TransformerEncoderLayer(*sizes, batch_first=True)
+        norm = nn.LayerNorm(d_model)
+        self.encoder = nn.TransformerEncoder(reader, num_layers, norm, enable_nested_tensor=False)
+        writer = nn.TransformerDecoderLayer(*sizes, batch_first=True)
+        self.decoder = nn.TransformerDecoder(writer, num_layers, nn.LayerNorm(d_model))
         self.head = nn.Linear(d_model, target_vocab)
 
     def encode(self, source_ids, source_valid):
         x = self.position(self.source(source_ids) * self.root)
-        return self.both.encoder(x, src_key_padding_mask=~source_valid)
+        return self.encoder(x, src_key_padding_mask=~source_valid)
 
     def decode(self, target_ids, memory, target_valid, source_valid):
-        x = self.both.decoder(
+        x = self.decoder(
             self.position(self.target(target_ids) * self.root),
             memory,
             tgt_mask=causal_blocked_mask(target_ids.shape[1], target_ids.device),
