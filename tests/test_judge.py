@@ -11,8 +11,10 @@ from torch.nn import functional as F
 
 import solutions.positions
 from autograder import check, evaluate
+from autograder.judge.agent import Agent
 from autograder.judge.diagnose import _said
 from autograder.judge.report import REPORT_MIME, Report
+from autograder.judge.subject import LocalLink, Subject
 
 
 def answer(body):
@@ -394,3 +396,17 @@ def test_the_wrong_kind_of_thing_is_said_at_once():
     assert "has to be a function; this is a int" in evaluate("layer_norm", 3).problem
     assert "has to be a class" in evaluate("RMSNorm", nn.RMSNorm(4)).problem
     assert "NumPy array" in evaluate("layer_norm", answer(lambda x, *_: x.numpy())).text()
+
+
+def test_what_stands_in_a_list_after_a_call_can_be_seen():
+    def replaces_the_second(things=None):
+        if things is None:
+            return object()  # no plain data: it stays with the answer
+        things[1] = object()
+        return None
+
+    subject = Subject(LocalLink(Agent(replaces_the_second)), "replaces_the_second")
+    first, second = subject(), subject()
+    after = subject.call(([first, second],), after=True).arguments[0]
+    assert isinstance(after[0], Subject)
+    assert after[1] is None

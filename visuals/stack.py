@@ -6,6 +6,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
 
 from visuals.figure import (
     BLUE,
@@ -285,6 +286,8 @@ def up_the_stack(**sizes: Sequence[float]) -> Picture:
         axes.set_xlim(-0.03 * most, 1.3 * most)
         axes.set_xticks(range(0, most, 1 + most // 10))
         axes.set_ylim(bottom=0)
+        # Labels of other widths after the layout would push the axis' own label off the picture.
+        axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
         axes.set_xlabel("blocks passed")
         axes.set_ylabel("mean size of a feature")
 

@@ -135,7 +135,7 @@ class Agent:
             reply = self._run_back(target, value, backward, (args, kwargs))
         reply["value"] = self._export(value)
         if after:
-            reply["arguments"] = walk((args, kwargs), _copy_tensor)
+            reply["arguments"] = walk((args, kwargs), self._afterwards)
         return reply
 
     def _run_back(self, target: Any, value: Any, backward: Any, inputs: Any) -> dict[str, Any]:
@@ -283,6 +283,13 @@ class Agent:
 
         return walk(value, leaf)
 
+    def _afterwards(self, leaf: Any) -> Any:
+        """What an argument is after a call: a tensor's values, or which object it is."""
+        if isinstance(leaf, torch.Tensor):
+            return plain_tensor(leaf)
+        known = (Handle(n, type(one).__name__) for n, one in self._objects.items() if one is leaf)
+        return next(known, None)
+
     def _cuda_devices(self) -> list[torch.device]:
         return [self._device] if self._device.type == "cuda" else []
 
@@ -318,10 +325,6 @@ def _ends(value: Any, backward: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
         if not isinstance(one, torch.Tensor):
             raise TypeError(f"a tensor is asked for, and a {type(one).__name__} came back")
     return [(one, gradient.to(one.device, one.dtype)) for one, gradient in pairs]
-
-
-def _copy_tensor(leaf: Any) -> Any:
-    return plain_tensor(leaf) if isinstance(leaf, torch.Tensor) else None
 
 
 def _gradient(leaf: Any) -> Any:

@@ -211,7 +211,7 @@ class Subject:
         """Like `call`, but an exception of the answer is in the outcome, not a Failure."""
         sent = walk((args, kwargs or {}), _hand_over)
         reply = self._perform(do="call", args=sent[0], kwargs=sent[1], **options)
-        positional, keywords = reply.get("arguments") or ((), {})
+        positional, keywords = walk(reply.get("arguments") or ((), {}), self._take_over)
         gradients, keyword_gradients = reply.get("gradients") or ((), {})
         value = walk(reply["value"], self._take_over)
         return Outcome(

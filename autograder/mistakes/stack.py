@@ -506,8 +506,9 @@ slips(
     tiny,
     Tiny,
     "dropout_not_passed_on",
-    "`dropout` never reaches the blocks, so that they have their own default.",
+    "`dropout` never reaches the blocks: they have their own default, or none.",
     blocks_of(lambda width, heads, hidden, dropout: TransformerBlock(width, heads, hidden)),
+    blocks_of(lambda width, heads, hidden, dropout: TransformerBlock(width, heads, hidden, 0.0)),
 )
 slips(
     tiny,
@@ -555,6 +556,32 @@ tiny.add(
     "A default is not the one asked for: 64 features, 4 heads, 2 layers, 4 · d_model hidden "
     "features.",
     OtherDefaults,
+)
+slips(
+    tiny,
+    Tiny,
+    "hidden_width_fixed",
+    "Where `d_ff` is None you take 256. That is 4 · d_model at a width of 64 alone.",
+    blocks_of(
+        lambda width, heads, hidden, dropout: TransformerBlock(width, heads, hidden or 256, dropout)
+    ),
+)
+
+
+class KeepsItsMask(Tiny):
+    kept = None
+
+    def blocked(self, ids, causal):
+        if causal:
+            self.kept = Tiny.blocked(self, ids, causal)
+        return self.kept
+
+
+tiny.add(
+    "mask_kept_in_the_model",
+    "You keep the causal mask in the model, so that one call decides for the next. Each call makes "
+    "its own, or None.",
+    KeepsItsMask,
 )
 
 
@@ -842,6 +869,12 @@ def grows_the_old_caches(self, x, valid, caches):
     return x, new_caches
 
 
+def writes_into_the_list(self, x, valid, caches):
+    for place, block in enumerate(self.blocks):
+        x, caches[place] = block(x, valid, cache=caches[place], use_cache=True)
+    return x, caches
+
+
 class KeepsItsCaches(LM):
     def given(self, caches, use_cache):
         return LM.given(self, None if caches is None else self.kept, use_cache)
@@ -853,9 +886,10 @@ class KeepsItsCaches(LM):
 
 lm(
     "given_caches_changed",
-    "You changed the caches that were given, or kept them in the model. Whoever gave them may go "
-    "on from them twice: `append` makes a new one.",
+    "You changed the caches that were given, or their list, or kept them in the model. Whoever "
+    "gave them may go on from them twice: put each new cache into a new list.",
     {"through": grows_the_old_caches},
+    {"through": writes_into_the_list},
     KeepsItsCaches,
 )
 lm(
@@ -991,6 +1025,21 @@ s2s(
     "shifts.",
     {"write": lambda self, ids: Seq2Seq.write(self, ids.roll(1, dims=1).contiguous())},
 )
+
+
+def memory_for_the_first_alone(self, x, memory, valid, memory_valid):
+    masks = {"target_valid_tokens": valid, "memory_valid_tokens": memory_valid}
+    for block in self.decoder:
+        x = block(x, memory, **masks)
+        memory = torch.zeros_like(memory)
+    return x
+
+
+s2s(
+    "memory_for_the_first_layer_only",
+    "The memory reaches the first decoder block alone. Every block reads it, as it is.",
+    {"down": memory_for_the_first_alone},
+)
 s2s(
     "memory_not_read",
     "The decoder does not read the memory: the source changes nothing.",
@@ -1084,8 +1133,13 @@ seq2seq_sizes(
 )
 seq2seq_sizes(
     "heads_not_passed_on",
-    "`num_heads` does not reach the blocks.",
+    "`num_heads` does not reach all blocks.",
     both_sides(lambda block, width, heads, hidden, dropout: block(width, 1, hidden, dropout)),
+    both_sides(
+        lambda block, width, heads, hidden, dropout: block(
+            width, 1 if block is EncoderBlock else heads, hidden, dropout
+        )
+    ),
 )
 seq2seq_sizes(
     "dropout_not_passed_on",
@@ -1123,8 +1177,8 @@ def exchanged(self, source, target, width, *_):
 
 seq2seq_sizes(
     "vocabularies_exchanged",
-    "The vocabularies are exchanged, or one serves for both: the source has `source_vocab` ids, "
-    "the target and the logits `target_vocab`.",
+    "Source and target are exchanged, or one vocabulary serves for both: the source has "
+    "`source_vocab` ids, the target and the logits `target_vocab`.",
     exchanged,
     lambda self, source, target, width, *_: setattr(self, "output_head", nn.Linear(width, source)),
     lambda self, source, target, width, *_: setattr(
@@ -1226,6 +1280,11 @@ class Weighing(PostNormBlock):
         return self.norm2(x + self.ff(x))
 
 
+def weighs_with_zeros(self, x, real):
+    weights = real / real.sum(dim=1, keepdim=True).clamp(min=1)
+    return (x * weights[:, :, None].to(x.dtype)).sum(dim=1)
+
+
 def weighing(self, lessons, width, heads, layers, hidden, longest):
     self.blocks = nn.ModuleList(Weighing(width, heads, hidden) for _ in range(layers))
 
@@ -1236,6 +1295,7 @@ recommends(
     "it is still in the gradient of the whole batch. Leave a key open there: it is left out of the "
     "mean anyhow.",
     {"blocked": lambda self, real: ~real, "slip": weighing},
+    {"blocked": lambda self, real: ~real, "pool": weighs_with_zeros},
 )
 recommends(
     "padding_not_hidden_in_attention",
@@ -1311,6 +1371,13 @@ recommender_sizes(
     no_row_for_padding,
 )
 recommender_sizes(
+    "padding_idx_of_a_lesson",
+    "A lesson is the `padding_idx` of the embedding, so that it never learns. Padding is 0.",
+    lambda self, lessons, width, *_: setattr(
+        self, "lesson_embedding", nn.Embedding(lessons + 1, width, padding_idx=lessons)
+    ),
+)
+recommender_sizes(
     "a_score_for_padding",
     "There is a score for padding too. `num_lessons` logits are asked for, column j for lesson "
     "j + 1.",
@@ -1363,17 +1430,12 @@ def with_a_final_norm(self, *sizes):
     self.final_norm = nn.LayerNorm(sizes[1])
 
 
-recommender_sizes(
-    "pre_norm_blocks",
-    "The blocks are pre-norm. Here they are post-norm: `PostNormBlock`, with a norm on each sum.",
-    recommending(PreNorm),
-)
 add(
     recommender,
     Recommender,
-    "pre_norm_blocks_and_a_final_norm",
-    "The blocks are pre-norm, with a final norm. Here they are post-norm: `PostNormBlock`, with a "
-    "norm on each sum.",
+    "pre_norm_blocks",
+    "The blocks are pre-norm. Here they are post-norm: `PostNormBlock`, with a norm on each sum.",
+    {"slip": recommending(PreNorm)},
     {
         "slip": with_a_final_norm,
         "through": lambda self, x, blocked: self.final_norm(Recommender.through(self, x, blocked)),

@@ -363,6 +363,44 @@ class TorchsTransformer(nn.Module):
         return self.decode(target_ids, memory, target_valid, source_valid)
 
 
+class TheWholeOfTorchs(nn.Module):
+    """torch's own stacks, post-norm, whose softmax is sure of itself on scaled embeddings."""
+
+    def __init__(
+        self, source_vocab, target_vocab, d_model, num_heads, num_layers, hidden_dim, dropout=0.0
+    ):
+        super().__init__()
+        self.root = d_model**0.5
+        self.source = nn.Embedding(source_vocab, d_model)
+        self.target = nn.Embedding(target_vocab, d_model)
+        self.position = SinusoidalPositionalEncoding(d_model, dropout=dropout)
+        sizes = d_model, num_heads, hidden_dim, dropout
+        reader = nn.TransformerEncoderLayer(*sizes, batch_first=True)
+        norm = nn.LayerNorm(d_model)
+        self.encoder = nn.TransformerEncoder(reader, num_layers, norm, enable_nested_tensor=False)
+        writer = nn.TransformerDecoderLayer(*sizes, batch_first=True)
+        self.decoder = nn.TransformerDecoder(writer, num_layers, nn.LayerNorm(d_model))
+        self.head = nn.Linear(d_model, target_vocab)
+
+    def encode(self, source_ids, source_valid):
+        x = self.position(self.source(source_ids) * self.root)
+        return self.encoder(x, src_key_padding_mask=~source_valid)
+
+    def decode(self, target_ids, memory, target_valid, source_valid):
+        x = self.decoder(
+            self.position(self.target(target_ids) * self.root),
+            memory,
+            tgt_mask=causal_blocked_mask(target_ids.shape[1], target_ids.device),
+            tgt_key_padding_mask=~target_valid,
+            memory_key_padding_mask=~source_valid,
+        )
+        return self.head(x)
+
+    def forward(self, source_ids, target_ids, source_valid, target_valid):
+        memory = self.encode(source_ids, source_valid)
+        return self.decode(target_ids, memory, target_valid, source_valid)
+
+
 class Encoder(nn.Module):
     def __init__(self, vocab, *sizes, count):
         super().__init__()
@@ -545,7 +583,13 @@ STYLES = {
     "TinyTransformerEncoder": [TorchsLayers, OtherInsides, TokensFirstInside, BlocksOfItsOwn],
     "stack_parameters": [by_building, by_polynomial, by_shapes, by_counting_a_model],
     "DecoderOnlyLM": [HeadFirst, WithRMSNorm, SmallEverywhere, BlocksItMade],
-    "Seq2SeqTransformer": [NoNorms, TorchsTransformer, TwoModules, PaddingCleared],
+    "Seq2SeqTransformer": [
+        NoNorms,
+        TorchsTransformer,
+        TheWholeOfTorchs,
+        TwoModules,
+        PaddingCleared,
+    ],
     "LessonRecommender": [Weighted, OfTorchsLayers, FromPostNormResiduals, RowByRow],
     "stack_quiz": [
         {1: "B", 2: "d ", 3: "a", 4: "c", 5: "d", 6: "b", 7: "a"},
