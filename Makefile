@@ -48,8 +48,8 @@ test: setup lint ## everything CI runs on a CPU: lint, types, fresh notebooks, t
 	@echo "test: are the committed notebooks what builds? (autograder build --check)"
 	@$(BIN)/autograder build --check
 	@echo "test: unit, grading and browser tests (pytest)"
-	@# Two at a time, file by file: some use the processor, others wait for kernels and timeouts.
-	@$(BIN)/python -m pytest -n 2 --dist loadscope
+	@# Two at a time (tests/conftest.py says which stay together): some compute, others wait.
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup
 	@$(MAKE) --no-print-directory nbval-cpu nbval-gpu PYTHON= TORCH_INDEX=
 
 build: $(READY) ## build notebooks/ and solutions/*.ipynb from lessons/ and solutions/*.py

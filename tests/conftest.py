@@ -13,6 +13,15 @@ from tests import small_class
 torch.set_num_threads(1)  # the tensors are small, and threads that wait for them keep a core busy
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """For `-n`: a file's tests share a process, and those of the exercises one for each lesson."""
+    for item in items:
+        given = item.callspec.params if hasattr(item, "callspec") else {}
+        lesson = getattr(given.get("exercise"), "lesson", "")
+        item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} {lesson}".strip()))
+
+
 @dataclass(frozen=True)
 class Undisturbed:
     """The submissions, what a run leaves of them, and how long it took."""
