@@ -711,8 +711,10 @@ sample_next.add(
 )
 
 
-def not_below(least):
+def not_below(least, zero=False):
     def function(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
+        if zero and temperature == 0:
+            return logits.argmax(-1)
         return right_sample(logits, max(temperature, least), top_k, top_p, generator)
 
     return function
@@ -723,7 +725,8 @@ sample_next.add(
     "You drew at a higher temperature where a low one was asked for. Divide by what is given, and "
     "at 0 take the largest.",
     not_below(0.1),
-    not_below(0.5),
+    not_below(0.5, zero=True),
+    sampler(temperature=lambda logits, temperature: logits / max(temperature, 0.5)),
 )
 sample_next.add(
     "one_too_many",
@@ -874,20 +877,20 @@ sample_next.add(
 )
 
 
-def one_filter(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
-    return right_sample(logits, temperature, top_k, None if top_k else top_p, generator)
+def one_filter(sample, kept):
+    def function(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
+        if top_k is not None and top_p is not None:
+            top_k, top_p = (top_k, None) if kept == "top_k" else (None, top_p)
+        return sample(logits, temperature, top_k, top_p, generator)
 
-
-def first_filter(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
-    return right_sample(logits, temperature, None if top_p else top_k, top_p, generator)
+    return function
 
 
 sample_next.add(
     "one_filter_of_two",
     "With `top_k` and `top_p` both given, you applied one of them alone (`elif`, or one that "
     "overwrites what the other left). Both apply, top-k first.",
-    one_filter,
-    first_filter,
+    *(one_filter(by, kept) for by in (right_sample, sampler()) for kept in ("top_k", "top_p")),
 )
 
 
