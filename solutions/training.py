@@ -58,7 +58,7 @@ def sample_next(logits, temperature=1.0, top_k=None, top_p=None, generator=None)
 
     The logits are divided by `temperature` (0: take the largest), then all but the `top_k` most
     likely tokens are left out, then all but the smallest set whose share of what is left reaches
-    `top_p`. Source: Holtzman and others, "The Curious Case of Neural Text Degeneration", 2020.
+    `top_p`. Source: Holtzman and others, "The Curious Case of Neural Text Degeneration", 2019.
     """
     ### BEGIN SOLUTION
     if temperature == 0:

@@ -125,6 +125,9 @@ DEEP = recipe(
     recipe("GELU"),
     recipe("Linear", 4, 7),
 )
+ALL_DROPPED = recipe(
+    "Sequential", recipe("Embedding", 7, 5), recipe("Dropout", 1.0), recipe("Linear", 5, 7)
+)
 
 
 class Twins:
@@ -190,6 +193,10 @@ def returns_the_loss_before_the_step(answer, reference, draw):
         loss = answer(twins.there, ids, there, 50.0)
         right, _ = twins.step(ids, here, 50.0)
         a_float(loss, right, f"For {tuple(ids.shape)} ids the result")
+    twins, ids = Twins(answer, ALL_DROPPED, draw), padded(draw, 3, 5, 7)
+    there, here = twins.optimizers(lr=0.7)
+    loss, (right, _) = answer(twins.there, ids, there, 50.0), twins.step(ids, here, 50.0)
+    a_float(loss, right, "For a model in train mode that drops every feature the result")
 
 
 @train_step.check(points=2, needs=["returns_the_loss_before_the_step"])
@@ -421,13 +428,21 @@ def computes_no_gradients(answer, reference, draw):
 
 @evaluate_loss.check(points=1, needs=["computes_no_gradients"])
 def leaves_gradients_on(answer, reference, draw):
-    """For what comes after the call, gradients are switched on as before."""
+    """For what comes after the call, gradients are on as before, but for frozen parameters."""
     twins, ids = Twins(answer, PLAIN, draw), padded(draw, 3, 6, 7)
+    twins.freeze("1.bias")
     row = Row(answer)
     call = row.later(answer, twins.there, [ids])
     _, on = row.run(call, answer.find("torch.is_grad_enabled"))
     if on is not True:
         raise Failure("After the call gradients are switched off for everything that follows.")
+    for name, one in twins.here.named_parameters():
+        if twins.there.attribute(f"{name}.requires_grad") != one.requires_grad:
+            words = {True: "on", False: "off"}
+            raise Failure(
+                f"After the call `requires_grad` of `{name}` is {words[not one.requires_grad]}; "
+                f"before it was {words[one.requires_grad]}."
+            )
 
 
 class Row:
@@ -520,6 +535,8 @@ def takes_the_largest_at_zero(answer, reference, draw):
     """Temperature 0 takes the largest logit of each row: (B,) ids."""
     for batch, vocabulary in ((4, 9), (1, 5), (6, 3)):
         logits = draw.normal(batch, vocabulary) - 2
+        other = (logits.argmax(-1, keepdim=True) + 1) % vocabulary  # nearly as large
+        logits.scatter_(1, other, logits.amax(-1, keepdim=True) - 0.01)
         ids = answer(logits, temperature=0)
         ids_of(ids, batch, vocabulary)
         same(ids, logits.argmax(-1), "At temperature 0 the ids")
@@ -560,9 +577,10 @@ def divides_by_the_temperature(answer, reference, draw):
     """The logits are divided by the temperature: below 1 the likely tokens come more often."""
     settings = [{"temperature": 0.5}, {"temperature": 2.0}]
     draws(answer, draw, *((f"With {one}", SHARES, 6, one) for one in settings))
-    logits = 30 * draw.normal(4, 9)
-    logits[:, 5] = 100
-    right = torch.full((4,), 5, device=draw.device)
+    logits = (30 * draw.normal(4, 9)).clamp(max=90)
+    logits[:, 2], logits[:, 5] = 99.6, 100.0  # token 2 has a chance of exp(-40)
+    logits = logits.repeat(500, 1)
+    right = torch.full((len(logits),), 5, device=draw.device)
     same(answer(logits, temperature=0.01), right, "For logits to 100 and temperature 0.01 the ids")
 
 
@@ -592,7 +610,7 @@ def goes_in_order(answer, reference, draw):
         (1, {"temperature": 0.5, "top_p": 0.5}),
         (4, {"temperature": 2.0, "top_p": 0.7}),
         (2, {"top_k": 3, "top_p": 0.75}),
-        (1, {"top_k": 2, "top_p": 0.6}),
+        (1, {"top_k": 3, "top_p": 0.45}),
         (2, {"temperature": 2.0, "top_k": 3, "top_p": 0.7}),
     )
     draws(answer, draw, *((f"With {settings}", SHARES, kept, settings) for kept, settings in cases))
@@ -754,10 +772,14 @@ def feeds_the_new_token_alone(answer, reference, draw):
     found = []
     for length in (1, 4):
         writer, prompt, ids = telling(answer, draw, 5, length, 8)
-        found.append((answer(writer.there, prompt, 8), ids))
-    for got, ids in found:
+        seen = answer.find("unittest.mock.Mock")(return_value=None)
+        writer.there.call((seen,), method="register_forward_pre_hook")
+        found.append((answer(writer.there, prompt, 8), ids, length, seen.attribute("call_count")))
+    for got, ids, length, calls in found:
         if not any(torch.equal(got, ids[way]) for way in ("at once", "one by one")):
             same(got, ids["at once"], "With the cache the ids", note=note)
+        if calls > length + 8:  # each token by itself, the last one too
+            raise Failure(f"To write 8 tokens behind {length} it called the model {calls} times.")
 
 
 @generate.check(points=1, needs=["writes_the_most_likely"])

@@ -321,6 +321,18 @@ def of_all_with_a_gradient(model, optimizer, max_norm):
         one.grad *= (max_norm / norm).clamp(max=1.0)
 
 
+def in_eval_mode(model, token_ids, optimizer, max_norm=1.0):
+    model.eval()
+    return step_of()(model, token_ids, optimizer, max_norm)
+
+
+train_step.add(
+    "dropout_switched_off",
+    "You switched the model to eval mode, so it trains without dropout. Leave its mode alone.",
+    in_eval_mode,
+)
+
+
 def by_the_largest(model, optimizer, max_norm):
     nn.utils.clip_grad_norm_(model.parameters(), max_norm, norm_type=math.inf)
 
@@ -604,6 +616,26 @@ def gradients_off_for_good(model, batches):
     return loss
 
 
+def frozen(model, batches):
+    model.requires_grad_(False)
+    return measure()(model, batches)
+
+
+def frozen_and_thawed(model, batches):
+    loss = frozen(model, batches)
+    model.requires_grad_(True)
+    return loss
+
+
+evaluate_loss.add(
+    "parameters_frozen",
+    "You changed `requires_grad` of the parameters, and some are now trained no more, or again. "
+    "Leave them alone: `with torch.no_grad():`.",
+    frozen,
+    frozen_and_thawed,
+)
+
+
 @evaluate_loss("You cleared the model's gradients. Measuring leaves `.grad` as it is.")
 def gradients_cleared(model, batches):
     loss = measure()(model, batches)
@@ -676,6 +708,25 @@ sample_next.add(
     "temperature_in_place",
     "You changed `logits` itself (`/=`, `div_`, an assignment to a part), which is the caller's.",
     sampler(temperature=lambda logits, temperature: logits.div_(temperature)),
+)
+
+
+def not_below(least, zero=False):
+    def function(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
+        if zero and temperature == 0:
+            return logits.argmax(-1)
+        return right_sample(logits, max(temperature, least), top_k, top_p, generator)
+
+    return function
+
+
+sample_next.add(
+    "temperature_held_up",
+    "You drew at a higher temperature where a low one was asked for. Divide by what is given, and "
+    "at 0 take the largest.",
+    not_below(0.1),
+    not_below(0.5, zero=True),
+    sampler(temperature=lambda logits, temperature: logits / max(temperature, 0.5)),
 )
 sample_next.add(
     "one_too_many",
@@ -758,6 +809,18 @@ sample_next.add(
 )
 
 
+def rolled(logits, p):
+    return cut(logits, lambda shares, sums: (sums > p).roll(1, -1) & (p < 1))
+
+
+sample_next.add(
+    "most_likely_dropped",
+    "You left out the most likely token: to move a mask on by one with `roll` brings its last "
+    "place round to the first. Set column 0 to False.",
+    sampler(top_p=rolled),
+)
+
+
 def from_the_least(logits, p):
     shares, places = logits.softmax(-1).sort(-1)
     out = shares.cumsum(-1) - shares >= p
@@ -789,12 +852,6 @@ sample_next.add(
     sampler(order=("top_p", "temperature", "top_k")),
     sampler(order=("top_k", "top_p", "temperature")),
 )
-sample_next.add(
-    "top_p_before_top_k",
-    "You applied top-p before top-k, to the shares of all tokens. Top-k comes first, and top-p "
-    "looks at the shares of what is left.",
-    sampler(order=("temperature", "top_p", "top_k")),
-)
 
 
 def not_renormalized(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
@@ -810,11 +867,30 @@ def not_renormalized(logits, temperature=1.0, top_k=None, top_p=None, generator=
     return places.gather(1, torch.multinomial(shares, 1, generator=generator))[:, 0]
 
 
+# Both leave the same tokens: no draw can tell them apart.
 sample_next.add(
-    "top_k_not_renormalized",
-    "After top-k the shares no longer sum to 1, and top-p looked at them as they were. Divide by "
-    "their sum first.",
+    "top_p_of_all_shares",
+    "Top-p looked at the shares of all tokens: it came before top-k, or the shares were not "
+    "divided by their sum after top-k. It looks at the shares of what top-k has left.",
+    sampler(order=("temperature", "top_p", "top_k")),
     not_renormalized,
+)
+
+
+def one_filter(sample, kept):
+    def function(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
+        if top_k is not None and top_p is not None:
+            top_k, top_p = (top_k, None) if kept == "top_k" else (None, top_p)
+        return sample(logits, temperature, top_k, top_p, generator)
+
+    return function
+
+
+sample_next.add(
+    "one_filter_of_two",
+    "With `top_k` and `top_p` both given, you applied one of them alone (`elif`, or one that "
+    "overwrites what the other left). Both apply, top-k first.",
+    *(one_filter(by, kept) for by in (right_sample, sampler()) for kept in ("top_k", "top_p")),
 )
 
 
@@ -951,6 +1027,19 @@ feeds(
     "token alone, with the caches of the step before.",
     lambda model, new, ids, caches: (model(ids), None),
     lambda model, new, ids, caches: model(ids, use_cache=True),
+)
+
+
+def both_ways(model, new, ids, caches):
+    model(ids)
+    return cached(model, new, ids, caches)
+
+
+feeds(
+    "fed_both_ways",
+    "With `use_cache` you fed all ids as well, and threw the result away: the cache saves nothing. "
+    "Call the model once for each step.",
+    both_ways,
 )
 feeds(
     "caches_dropped",

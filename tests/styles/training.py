@@ -206,6 +206,10 @@ def by_masks(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
     return torch.multinomial(logits.softmax(-1), 1, generator=generator).squeeze(1)
 
 
+def by_a_tiny_temperature(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
+    return by_masks(logits, max(temperature, 1e-5), top_k, top_p, generator)
+
+
 def drawn_by(choose):
     """The filters in another way, and `choose(shares, generator)`."""
 
@@ -337,6 +341,26 @@ def step_by_step(
         ids = torch.cat((ids, chosen), 1)
 
 
+def last_fed_too(
+    model, prompt_ids, max_new_tokens, *, use_cache=True, temperature=0.0, generator=None
+):
+    """Feeds each token by itself, the last one too, and keeps the logits for the next step."""
+    ids, caches, last = prompt_ids[:, :0], None, None
+    with evaluating(model):
+        for place in range(prompt_ids.shape[1] + max_new_tokens):
+            if place < prompt_ids.shape[1]:
+                new = prompt_ids[:, place]
+            else:
+                new = by_masks(last, temperature, generator=generator)
+            ids = torch.cat([ids, new[:, None]], 1)
+            if use_cache:
+                logits, caches = model(new[:, None], caches=caches, use_cache=True)
+            else:
+                logits = model(ids)
+            last = logits[:, -1].detach()
+    return ids
+
+
 STYLES = {
     "next_token_loss": [flattened, by_gather, by_choosing, by_rows, by_nll, by_one_hot],
     "train_step": [
@@ -349,8 +373,9 @@ STYLES = {
     "evaluate_loss": [by_sums, on_a_copy, in_a_context, by_generators],
     "sample_next": [
         by_masks,
+        by_a_tiny_temperature,
         *map(drawn_by, (gumbel, exponential_race, inverse, row_by_row)),
     ],
-    "generate": [by_a_list, token_by_token, into_a_buffer, step_by_step],
+    "generate": [by_a_list, token_by_token, into_a_buffer, step_by_step, last_fed_too],
     "training_quiz": [{1: "B", 2: " d", 3: "a", 4: "c", 5: "D", 6: "b", 7: "c", "note": "mine"}],
 }
