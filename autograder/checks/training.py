@@ -771,7 +771,7 @@ def feeds_the_new_token_alone(answer, reference, draw):
     note = "This model notices how many tokens it is fed at once; after the prompt it is one."
     found = []
     for length in (1, 4):
-        writer, prompt, ids = telling(answer, draw, 5, length, 8)
+        writer, prompt, ids = telling(answer, draw, 20, length, 8)
         seen = answer.find("unittest.mock.Mock")(return_value=None)
         writer.there.call((seen,), method="register_forward_pre_hook")
         found.append((answer(writer.there, prompt, 8), ids, length, seen.attribute("call_count")))
