@@ -4,10 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from autograder.judge import Failure, recipe
+from autograder.judge import Failure, diagnose, recipe
 from autograder.judge.agent import Agent
 from autograder.judge.compare import alike
-from autograder.judge.diagnose import _behaviour
 from autograder.judge.messages import decode, encode
 from autograder.judge.subject import LocalLink, Recorder, Subject
 
@@ -67,7 +66,7 @@ def refuses(words):
 
 def behaviour(answer, x):
     reply = Agent(answer).perform({"do": "call", "target": 0, "args": (x,)})
-    return _behaviour(reply)
+    return diagnose.behaviour(reply)
 
 
 def test_own_errors_are_compared_by_their_numbers_and_torch_s_by_their_words():

@@ -100,11 +100,13 @@ def local(
                     if following:
                         warm.start(following)
                     try:
-                        task = replace(task, data=load(task), kernels=kernels)
+                        filled = replace(task, data=load(task), kernels=kernels)
+                        running[pool.submit(work, filled)] = filled
                     except Unreadable as error:
                         yield task, nothing(course.lesson(task.lesson), str(error))
-                    else:
-                        running[pool.submit(work, task)] = task
+                    except BrokenExecutor:
+                        waiting.appendleft(task)  # a worker died before this one was taken up
+                        raise
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     judged = future.result()
                     yield running.pop(future), judged

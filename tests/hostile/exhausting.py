@@ -236,7 +236,7 @@ class ManualLayerNorm(nn.Module):
     )
 
 
-@case(QUIZ, flagged=True, says="notebook took more than")
+@case(QUIZ, flagged=True, says="took more than")
 def slow_on_purpose(work: Work) -> None:
     """Every call takes half of what it may, and there are many calls."""
     work.stub("norm_quiz").answer(
