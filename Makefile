@@ -49,7 +49,7 @@ test: setup lint ## everything CI runs on a CPU: lint, types, fresh notebooks, t
 	@$(BIN)/autograder build --check
 	@echo "test: unit, grading and browser tests (pytest)"
 	@# Two at a time (tests/conftest.py says which stay together): some compute, others wait.
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest -n 2 --dist loadscope
 	@$(MAKE) --no-print-directory nbval-cpu nbval-gpu PYTHON= TORCH_INDEX=
 
 build: $(READY) ## build notebooks/ and solutions/*.ipynb from lessons/ and solutions/*.py

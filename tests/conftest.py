@@ -7,19 +7,26 @@ from typing import Any
 
 import pytest
 import torch
+from xdist.scheduler import LoadScopeScheduling
 
+from autograder import course
 from tests import small_class
+
+LESSONS = {name: lesson for lesson in course.lesson_names() for name in course.exercises_of(lesson)}
 
 torch.set_num_threads(1)  # the tensors are small, and threads that wait for them keep a core busy
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+class ByLesson(LoadScopeScheduling):
     """For `-n`: a file's tests share a process, and those of the exercises one for each lesson."""
-    for item in items:
-        given = item.callspec.params if hasattr(item, "callspec") else {}
-        lesson = getattr(given.get("exercise"), "lesson", "")
-        item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} {lesson}".strip()))
+
+    def _split_scope(self, nodeid: str) -> str:
+        exercise = nodeid.rpartition("[")[2].rstrip("]").split("-")[0]
+        return f"{super()._split_scope(nodeid)} {LESSONS.get(exercise, '')}"
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    return ByLesson(config, log)
 
 
 @dataclass(frozen=True)
