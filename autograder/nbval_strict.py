@@ -103,13 +103,15 @@ def main(arguments: list[str]) -> int:
             "--nbval",  # compares nothing in a student's notebook, where no outputs are stored
             f"--nbval-kernel-name={CPU if on == 'cpu' else CUDA}",
             f"--nbval-sanitize-with={ROOT / 'tests/nbval_sanitize.cfg'}",
-            "--nbval-cell-timeout=120",
+            "--nbval-cell-timeout=300",
             "--nbval-kernel-startup-timeout=60",
             "--numprocesses=2",
             "--dist=loadscope",  # the cells of a notebook share a kernel, so they stay together
             *notebooks,
         ],
-        env={**os.environ, "COURSE_STATIC": "1"},  # no widget can run here
+        # No widget can run here. Two notebooks that train at once would wait for each other's
+        # threads nearly for ever, so each has one.
+        env={**os.environ, "COURSE_STATIC": "1", "OMP_NUM_THREADS": "1"},
     )
 
 
