@@ -15,8 +15,25 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from autograder.checks.masks import NAMES, right_heads, valid_tokens
-from autograder.judge import Exercise, Failure, Subject, close, recipe, same, shape_of, untouched
-from autograder.judge.properties import agrees_in_gradients, refuses
+from autograder.judge import (
+    Exercise,
+    Failure,
+    Subject,
+    close,
+    recipe,
+    same,
+    shape_of,
+    short_name,
+    untouched,
+)
+from autograder.judge.properties import (
+    agrees_in_gradients,
+    chunk_by_chunk,
+    is_count,
+    pair,
+    refuses,
+    trained_besides,
+)
 from autograder.judge.quiz import quiz
 
 block_parameters = Exercise("block_parameters")
@@ -435,8 +452,7 @@ def parts_are(block, module, sizes):
         other = owners.setdefault(found[name].storage, name)
         if other != name:
             raise Failure(f"`{other}` and `{name}` are one and the same: each part has its own.")
-    extra = [name for name, one in found.items() if one.storage not in owners and one.requires_grad]
-    if extra:
+    if extra := trained_besides(set(owners), description):
         raise Failure(f"It also trains {', '.join(extra)}, which was not asked for.")
     return description
 
@@ -542,8 +558,7 @@ def keeps_the_dtype(block, answer, draw):
     for dtype in (torch.float16, torch.bfloat16):
         given = tuple(one.to(dtype) if one.is_floating_point() else one for one in args)
         result = module.to(dtype=dtype).call(given, kwargs).value
-        short = str(dtype).removeprefix("torch.")
-        tried.append((f"For {short} inputs", result, right.to(dtype)))
+        tried.append((f"For {short_name(dtype)} inputs", result, right.to(dtype)))
     agree(tried, rtol=5e-2, atol=5e-2)
 
 
@@ -663,14 +678,7 @@ def counts_them_all(answer, reference, draw):
     for (width, hidden), got in tried:
         layer = nn.TransformerEncoderLayer(width, 1, hidden)
         right = sum(one.numel() for one in layer.parameters())
-        call = f"block_parameters({width}, {hidden})"
-        if got is None:
-            raise Failure("The result is None. Did you forget to `return` it?")
-        if type(got) is not int:
-            kind = got.type_name if isinstance(got, Subject) else type(got).__name__
-            raise Failure(f"{call} is a {kind}; an int was asked for.")
-        if got != right:
-            raise Failure(f"{call} is {got:,}; torch's layer has {right:,}.")
+        is_count(got, right, f"block_parameters({width}, {hidden})", "torch's layer")
 
 
 # TransformerBlock
@@ -994,26 +1002,24 @@ def takes_none_for_all_real(answer, reference, draw):
 
 def result_and_cache(result, what):
     """The two that come back with `use_cache`."""
-    if not (isinstance(result, tuple | list) and len(result) == 2):
-        came = getattr(result, "type_name", "") or type(result).__name__
-        raise Failure(f"{what}: (x, cache) was asked for, and a {came} came back.")
-    if result[1] is None:
+    x, cache = pair(result, "(x, cache)", what)
+    if cache is None:
         raise Failure(f"{what}: the second that came back, the cache, is None.")
-    return result
+    return x, cache
 
 
 def in_chunks(module, x, chunks, valid=None):
     """What comes of x in `chunks`, each given the cache of those before it."""
-    outputs, cache, end = [], None, 0
-    for count in chunks:
-        start, end = end, end + count
+
+    def step(start, end, cache):
         now = None if valid is None else valid[:, :end]
         result = module(x[:, start:end], now, cache=cache, use_cache=True)
         what = f"Tokens {start} to {end - 1}"
         output, cache = result_and_cache(result, what)
-        shape_of(output, (x.shape[0], count, x.shape[2]), f"{what}: the result")
-        outputs.append(output)
-    return torch.cat(outputs, dim=1)
+        shape_of(output, (x.shape[0], end - start, x.shape[2]), f"{what}: the result")
+        return output, cache
+
+    return chunk_by_chunk(chunks, step)[0]
 
 
 @decoder_only.check(points=1, needs=["takes_none_for_all_real"])

@@ -9,10 +9,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from autograder.judge import Exercise, Failure, RuledOut, Subject, close, same, shape_of
+from autograder.judge import Exercise, Failure, RuledOut, close, same, shape_of
 from autograder.judge.properties import (
     agrees_in_gradients,
     has_layers,
+    is_count,
     keeps_dtypes,
     leaves_untouched,
     owns_its_parameters,
@@ -418,13 +419,7 @@ def count_checks(exercise, authority, sizes, first, second):
             module = authority(*size, True if bias is None else bias)
             right = sum(one.numel() for one in module.parameters())
             call = ", ".join([*map(str, arguments), *(f"{k}={v}" for k, v in options.items())])
-            if got is None:
-                raise Failure("The result is None. Did you forget to `return` it?")
-            if type(got) is not int:
-                kind = got.type_name if isinstance(got, Subject) else type(got).__name__
-                raise Failure(f"{exercise.name}({call}) is a {kind}; an int was asked for.")
-            if got != right:
-                raise Failure(f"{exercise.name}({call}) is {got:,}; torch's has {right:,}.")
+            is_count(got, right, f"{exercise.name}({call})", "torch's")
 
     def counts_the_matrices(answer, reference, draw):
         is_the_count(answer, False, True)

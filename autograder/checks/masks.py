@@ -9,12 +9,25 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from autograder.judge import Exercise, Failure, RuledOut, Subject, close, same, shape_of, untouched
+from autograder.judge import (
+    Exercise,
+    Failure,
+    RuledOut,
+    Subject,
+    close,
+    same,
+    shape_of,
+    short_name,
+    type_of,
+    untouched,
+)
 from autograder.judge.properties import (
     agrees_in_gradients,
+    chunk_by_chunk,
     has_layers,
     leaves_untouched,
     owns_its_parameters,
+    pair,
     refuses,
 )
 from autograder.judge.quiz import quiz
@@ -45,15 +58,11 @@ masks_quiz = quiz("masks_quiz", "bdacdbc")
 HALF = (torch.float16, torch.bfloat16)
 
 
-def name_of(dtype):
-    return str(dtype).removeprefix("torch.")
-
-
 def boolean(got, shape, what):
     """Fail unless `got` is a bool tensor of this shape."""
     shape_of(got, shape, what)
     if got.dtype != torch.bool:
-        raise Failure(f"{what} has dtype {name_of(got.dtype)}; bool was asked for.")
+        raise Failure(f"{what} has dtype {short_name(got.dtype)}; bool was asked for.")
 
 
 def mask_of(rule, rows, columns, draw):
@@ -343,14 +352,14 @@ def works_in_half_precision(answer, reference, draw):
     for dtype in (*HALF, torch.float64):
         one = scores.to(dtype)
         outcome = answer.backward(back.to(dtype), one, allowed)
-        tried = [(f"For {name_of(dtype)} scores", one, allowed, outcome.value)]
+        tried = [(f"For {short_name(dtype)} scores", one, allowed, outcome.value)]
         if dtype in HALF:
-            low, what = one - 20000, f"For {name_of(dtype)} scores near -20000"
+            low, what = one - 20000, f"For {short_name(dtype)} scores near -20000"
             tried.append((what, low, full, answer(low, full)))
         agrees(tried, rtol=5e-2, atol=5e-3)
         leaf = one.clone().double().requires_grad_()
         softmax_with_history(leaf, allowed).backward(back.double())
-        what = f"For {name_of(dtype)} scores their gradient"
+        what = f"For {short_name(dtype)} scores their gradient"
         same(outcome.gradients[0], leaf.grad.to(dtype), what, rtol=5e-2, atol=3e-2)
 
 
@@ -384,7 +393,7 @@ def pair_of(result, given):
         came = (
             f"a tensor of shape {tuple(result.shape)}"
             if isinstance(result, torch.Tensor)
-            else f"a {getattr(result, 'type_name', '') or type(result).__name__}"
+            else f"a {type_of(result)}"
         )
         raise Failure(f"Two things were asked for, (output, weights); {came} came back.")
     output, weights = result
@@ -531,7 +540,7 @@ def attention_keeps_the_dtype(answer, reference, draw):
         result = pair_of(answer(*one.values(), **more), given)
         right = right_attention(**one, **more), right_weights(**one, **more)
         for name, got, wanted in zip(("output", "weights"), result, right, strict=True):
-            what = f"For {name_of(dtype)} inputs the {name}"
+            what = f"For {short_name(dtype)} inputs the {name}"
             same(got, wanted.to(dtype), what, rtol=5e-2, atol=5e-2)
 
 
@@ -585,8 +594,7 @@ def holds(cache, what, computed=False, **right):
 def counts(length, right, what):
     """Fail unless `length` is the int `right`."""
     if type(length) is not int:
-        shown = getattr(length, "type_name", "") or type(length).__name__
-        raise Failure(f"`length` of {what} is a {shown}; an int was asked for.")
+        raise Failure(f"`length` of {what} is a {type_of(length)}; an int was asked for.")
     if length != right:
         raise Failure(f"`length` of {what} is {length}; it holds {right} tokens.")
 
@@ -950,23 +958,22 @@ def drops_nothing_else(answer, reference, draw):
 
 def output_and_cache(result, what):
     """The two that come back with `use_cache`."""
-    if not (isinstance(result, tuple | list) and len(result) == 2):
-        shown = getattr(result, "type_name", "") or type(result).__name__
-        raise Failure(f"{what}: (output, new cache) was asked for, and a {shown} came back.")
-    return result[0], cache_of(result[1], f"{what}: the second that came back")
+    output, cache = pair(result, "(output, new cache)", what)
+    return output, cache_of(cache, f"{what}: the second that came back")
 
 
 def in_chunks(module, x, chunks, valid=None, **options):
     """The outputs for x given in `chunks`, each with the cache of those before, and the last."""
-    outputs, cache, end = [], None, 0
-    for count in chunks:
-        start, end = end, end + count
-        now: dict = options | ({} if valid is None else {"key_valid": valid[:, :end]})
+
+    def step(start, end, cache):
+        now = options | ({} if valid is None else {"key_valid": valid[:, :end]})
         result = module(x[:, start:end], cache=cache, use_cache=True, **now)
-        output, cache = output_and_cache(result, f"Tokens {start} to {end - 1}")
-        shape_of(output, (x.shape[0], count, x.shape[2]), f"Tokens {start} to {end - 1}: output")
-        outputs.append(output)
-    return torch.cat(outputs, dim=1), cache
+        what = f"Tokens {start} to {end - 1}"
+        output, cache = output_and_cache(result, what)
+        shape_of(output, (x.shape[0], end - start, x.shape[2]), f"{what}: output")
+        return output, cache
+
+    return chunk_by_chunk(chunks, step)
 
 
 CHUNKS = ((1, 1, 3), (3, 2))
@@ -1126,7 +1133,7 @@ def multi_head_keeps_the_dtype(answer, reference, draw):
                 more | {"allowed": allowed},
             )
         right = right_heads(weights, 3, size * x, **more).to(dtype)
-        same(got, right, f"For {name_of(dtype)} inputs the output", rtol=5e-2, atol=5e-2)
+        same(got, right, f"For {short_name(dtype)} inputs the output", rtol=5e-2, atol=5e-2)
 
 
 @multi_head.check(points=1, needs=["attends_in_heads"])

@@ -7,7 +7,7 @@ the direction is. Expected values come from torch's own norms or from a property
 import torch
 from torch.nn import functional as F
 
-from autograder.judge import Exercise, Failure, RuledOut, close, same, shape_of
+from autograder.judge import Exercise, Failure, RuledOut, close, same, shape_of, short_name
 from autograder.judge.properties import (
     agrees_in_gradients,
     has_parameters,
@@ -361,7 +361,7 @@ def takes_statistics_in_float32(answer, reference, draw):
     for dtype in (torch.bfloat16, torch.float16):
         x = draw.normal(24, 512).to(dtype)
         result = answer(512)(x)
-        name = str(dtype).removeprefix("torch.")
+        name = short_name(dtype)
         expected = F.rms_norm(x.double(), (512,), eps=1e-6).to(dtype)
         same(result, expected, f"x is {name}, the weight float32, and the result")
         # Rounding the entries leaves a row's length alone; rounding the statistic does not.

@@ -10,7 +10,7 @@ import math
 
 import torch
 
-from autograder.judge import Exercise, Failure, close, same, shape_of
+from autograder.judge import Exercise, Failure, close, same, shape_of, short_name
 from autograder.judge.properties import (
     agrees_in_gradients,
     keeps_dtypes,
@@ -32,10 +32,6 @@ HALF = (torch.bfloat16, torch.float16)
 # Half precision comes first: two right float32 tables differ in a float64 result, so that a mistake
 # would not be recognised there.
 DTYPES = (*HALF, torch.float64, torch.float32)
-
-
-def name_of(dtype):
-    return str(dtype).removeprefix("torch.")
 
 
 def wave(position, column, width):
@@ -121,7 +117,7 @@ def is_float32(answer, reference, draw):
     for length, width in ((3, 4), (2, 6)):
         table = answer(length, width)
         if table.dtype != torch.float32:
-            raise Failure(f"The table is {name_of(table.dtype)}; float32 was asked for.")
+            raise Failure(f"The table is {short_name(table.dtype)}; float32 was asked for.")
 
 
 # The two modules
@@ -498,10 +494,11 @@ def takes_angles_in_float32(answer, reference, draw):
         close(
             result,
             turned(x, positions),
-            f"x is {name_of(dtype)}, the positions {positions.tolist()}, and the result",
+            f"x is {short_name(dtype)}, the positions {positions.tolist()}, and the result",
             rtol=5e-2,
             atol=6e-2,
-            note=f"In {name_of(dtype)} the position 4001 is {positions[:1].to(dtype).item():.0f}.",
+            note=f"In {short_name(dtype)} the position 4001 is "
+            f"{positions[:1].to(dtype).item():.0f}.",
         )
 
 
@@ -644,7 +641,7 @@ def bias_is_float32(answer, reference, draw):
     for heads, length in ((4, 3), (3, 2)):
         bias = answer(heads, length)
         if bias.dtype != torch.float32:
-            raise Failure(f"The bias is {name_of(bias.dtype)}; float32 was asked for.")
+            raise Failure(f"The bias is {short_name(bias.dtype)}; float32 was asked for.")
 
 
 @alibi_bias.check(points=1, needs=["falls_with_the_distance"])

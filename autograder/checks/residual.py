@@ -11,7 +11,17 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from autograder.judge import Exercise, Failure, Subject, close, recipe, same, shape_of, untouched
+from autograder.judge import (
+    Exercise,
+    Failure,
+    Subject,
+    close,
+    recipe,
+    same,
+    shape_of,
+    type_of,
+    untouched,
+)
 from autograder.judge.properties import (
     agrees_in_gradients,
     keeps_dtypes,
@@ -473,7 +483,7 @@ class Model:
 def report_of(report, expected):
     """Fail unless `report` is a dict with the names of `expected` and a float or None for each."""
     if not isinstance(report, dict):
-        shown = report.type_name if isinstance(report, Subject) else type(report).__name__
+        shown = type_of(report)
         raise Failure(f"The result is a {shown}; a dict was asked for.")
     if missing := [name for name in expected if name not in report]:
         raise Failure(f"`{missing[0]}` is missing in the dict. It has: {list(report)}.")
@@ -481,7 +491,7 @@ def report_of(report, expected):
         raise Failure(f"The dict has {extra[0]!r}, which is no parameter's name.")
     for name, value in report.items():
         if value is not None and not isinstance(value, float):
-            shown = value.type_name if isinstance(value, Subject) else type(value).__name__
+            shown = type_of(value)
             raise Failure(f"The value of `{name}` is a {shown}; a float was asked for.")
 
 

@@ -27,11 +27,23 @@ from autograder.checks.block import (
 )
 from autograder.checks.masks import valid_tokens
 from autograder.checks.positions import waves
-from autograder.judge import Exercise, Failure, Subject, close, same, shape_of, untouched
+from autograder.judge import (
+    Exercise,
+    Failure,
+    Subject,
+    close,
+    same,
+    shape_of,
+    short_name,
+    untouched,
+)
 from autograder.judge.properties import (
     DTYPES,
     agrees_in_gradients,
+    chunk_by_chunk,
+    is_count,
     owns_its_parameters,
+    pair,
     refuses,
 )
 from autograder.judge.quiz import quiz
@@ -296,7 +308,7 @@ def shared_checks(model, parts, formula):
         rows = ~mask if model is TINY else mask
         for dtype in DTYPES_BESIDES:
             got = made.module.to(dtype=dtype)(ids, mask)
-            short = str(dtype).removeprefix("torch.")
+            short = short_name(dtype)
             if getattr(got, "dtype", dtype) != dtype:
                 raise Failure(f"Moved to {short}, it returns {got.dtype}.")
             made.agrees(
@@ -522,13 +534,7 @@ def counts_them_all(answer, reference, draw):
         around_them = numbers(around((vocab, width), bias=True).values())
         right = around_them + layers * block
         call = f"stack_parameters({vocab}, {width}, {layers}, {hidden})"
-        if got is None:
-            raise Failure("The result is None. Did you forget to `return` it?")
-        if type(got) is not int:
-            kind = got.type_name if isinstance(got, Subject) else type(got).__name__
-            raise Failure(f"{call} is a {kind}; an int was asked for.")
-        if got != right:
-            raise Failure(f"{call} is {got:,}; the model has {right:,}.")
+        is_count(got, right, call, "the model")
 
 
 # DecoderOnlyLM
@@ -597,27 +603,24 @@ def hides_padding_in_every_layer(answer, reference, draw):
 
 def logits_and_caches(result, what, layers):
     """The two that come back with `use_cache`."""
-    if not (isinstance(result, tuple | list) and len(result) == 2):
-        came = getattr(result, "type_name", "") or type(result).__name__
-        raise Failure(f"{what}: (logits, caches) was asked for, and a {came} came back.")
-    caches = result[1]
+    logits, caches = pair(result, "(logits, caches)", what)
     if not (isinstance(caches, tuple | list) and len(caches) == layers) or None in caches:
         raise Failure(f"{what}: a list of one cache for each of {layers} layers was asked for.")
-    return result
+    return logits, caches
 
 
 def in_chunks(made, ids, chunks, valid=None):
     """The logits of `ids` in `chunks`, each given the caches of those before it."""
-    outputs, caches, end = [], None, 0
-    for count in chunks:
-        start, end = end, end + count
+
+    def step(start, end, caches):
         now = None if valid is None else valid[:, :end]
         result = made.module(ids[:, start:end], now, caches=caches, use_cache=True)
         what = f"In chunks of {chunks}, tokens {start} to {end - 1}"
         logits, caches = logits_and_caches(result, what, made.sizes[3])
-        shape_of(logits, (len(ids), count, made.sizes[0]), f"{what}: the logits")
-        outputs.append(logits)
-    return torch.cat(outputs, dim=1)
+        shape_of(logits, (len(ids), end - start, made.sizes[0]), f"{what}: the logits")
+        return logits, caches
+
+    return chunk_by_chunk(chunks, step)[0]
 
 
 @language_model.check(points=1, needs=["follows_the_formula"])
@@ -824,7 +827,7 @@ def free_checks(model, what_it_trains):
         module, args = model.make(answer, draw, size=0.25), model.inputs(draw)
         plain = module(*args)
         for dtype in DTYPES_BESIDES:
-            got, short = module.to(dtype=dtype)(*args), str(dtype).removeprefix("torch.")
+            got, short = module.to(dtype=dtype)(*args), short_name(dtype)
             shape_of(got, plain.shape)
             if got.dtype != dtype:
                 raise Failure(f"Moved to {short}, it returns {got.dtype}.")

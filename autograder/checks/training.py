@@ -11,7 +11,17 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from autograder.judge import Exercise, Failure, Subject, close, recipe, same, shape_of, untouched
+from autograder.judge import (
+    Exercise,
+    Failure,
+    close,
+    recipe,
+    same,
+    shape_of,
+    short_name,
+    type_of,
+    untouched,
+)
 from autograder.judge.properties import agrees_in_gradients, keeps_dtypes, leaves_untouched
 from autograder.judge.quiz import quiz
 from solutions.stack import DecoderOnlyLM
@@ -178,7 +188,7 @@ class Twins:
 def a_float(value, right, what, note=""):
     """Fail unless `value` is a float and near `right`."""
     if not isinstance(value, float):
-        shown = value.type_name if isinstance(value, Subject) else type(value).__name__
+        shown = type_of(value)
         raise Failure(f"{what} is a {shown.replace('NoneType', 'None')}; a float was asked for.")
     number = torch.tensor([value, right], dtype=torch.float64)
     close(number[:1], number[1:], what, rtol=1e-4, atol=1e-5, note=note)
@@ -483,11 +493,15 @@ def left_over(shares, kept):
     return left / left.sum()
 
 
+def are_int64(ids):
+    if ids.dtype != torch.int64:
+        raise Failure(f"The ids have dtype {short_name(ids.dtype)}; torch.int64 was asked for.")
+
+
 def ids_of(got, rows, vocabulary):
     """Fail unless `got` is (rows,) ids."""
     shape_of(got, (rows,), "The result")
-    if got.dtype != torch.int64:
-        raise Failure(f"The ids have dtype {str(got.dtype)[6:]}; torch.int64 was asked for.")
+    are_int64(got)
     if ((got < 0) | (got >= vocabulary)).any():
         raise Failure(f"An id is outside 0 to {vocabulary - 1}.")
 
@@ -714,8 +728,7 @@ WAYS = ("at once", "one by one", "everything", "all since the prompt")
 def continues(got, prompt, count):
     """Fail unless `got` is the prompt with `count` ids behind it."""
     shape_of(got, (len(prompt), prompt.shape[1] + count), "The result")
-    if got.dtype != torch.int64:
-        raise Failure(f"The ids have dtype {str(got.dtype)[6:]}; torch.int64 was asked for.")
+    are_int64(got)
     same(got[:, : prompt.shape[1]], prompt, "The beginning of the result, the prompt,")
 
 

@@ -42,7 +42,7 @@ def same(
     shape_of(got, expected.shape, what)
     if got.dtype != expected.dtype:
         raise Failure(
-            f"{what} has dtype {_short(got.dtype)}; {_short(expected.dtype)} was asked for."
+            f"{what} has dtype {short_name(got.dtype)}; {short_name(expected.dtype)} was asked for."
         )
     if got.device.type != expected.device.type:
         raise Failure(f"{what} is on `{got.device}`; the input was on `{expected.device}`.")
@@ -86,13 +86,13 @@ def shape_of(got: Any, shape: Sequence[int], what: str = "The result") -> None:
     if got is None:
         raise Failure(f"{what} is None. Did you forget to `return` it?")
     if not isinstance(got, torch.Tensor):
-        name = got.type_name if isinstance(got, Subject) else type(got).__name__
+        name = type_of(got)
         name = "NumPy array" if name == "ndarray" else name
         raise Failure(f"{what} is a {name}; a tensor was asked for.")
     if got.shape != torch.Size(shape):
         raise Failure(f"{what} has shape {tuple(got.shape)}; {tuple(shape)} was asked for.")
     if got.is_complex():
-        raise Failure(f"{what} has dtype {_short(got.dtype)}; real numbers were asked for.")
+        raise Failure(f"{what} has dtype {short_name(got.dtype)}; real numbers were asked for.")
     if got.device.type == "meta":
         raise Failure(f"{what} is on `meta`, where tensors have no values.")
 
@@ -131,7 +131,12 @@ def alike(one: Any, other: Any) -> bool:
     return hasattr(one, "number") or one == other  # two handles are alike whatever they hold
 
 
-def _short(dtype: torch.dtype) -> str:
+def type_of(value: Any) -> str:
+    """The name of a value's type, where the answer keeps the value too."""
+    return value.type_name if isinstance(value, Subject) else type(value).__name__
+
+
+def short_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 

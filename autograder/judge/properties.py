@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from autograder.judge.compare import close, same, shape_of, untouched
+from autograder.judge.compare import close, same, shape_of, short_name, type_of, untouched
 from autograder.judge.draw import Draw
 from autograder.judge.subject import Description, Failure, Outcome, Subject
 
@@ -41,16 +41,16 @@ def keeps_dtypes(
         result = call(*(one.to(dtype) for one in inputs))
         shape_of(result, plain.shape)
         if result.dtype != dtype:
-            short = str(dtype).removeprefix("torch.")
+            short = short_name(dtype)
             raise Failure(
-                f"For {short} inputs the result is {str(result.dtype).removeprefix('torch.')}; "
+                f"For {short} inputs the result is {short_name(result.dtype)}; "
                 f"{short} was asked for. Cast back with `.to(x.dtype)`."
             )
         # Wide enough for arithmetic that is carried out in half precision throughout.
         close(
             result,
             plain,
-            f"The result for {str(dtype).removeprefix('torch.')} inputs",
+            f"The result for {short_name(dtype)} inputs",
             rtol=5e-2,
             atol=5e-2,
         )
@@ -88,7 +88,7 @@ def has_parameters(module: Subject, expected: dict[str, float], width: int) -> N
         same(start, torch.full_like(start, value), f"`{name}` of a new module")
     # A second name for an expected parameter trains nothing more.
     own = {found.parameters[name].storage for name in expected}
-    if extra := _trained_besides(own, found):
+    if extra := trained_besides(own, found):
         raise Failure(f"It also trains {', '.join(extra)}, which no formula here has.")
 
 
@@ -113,11 +113,11 @@ def has_layers(module: Subject, layers: dict[str, tuple[int, int]], bias: bool =
     own = {found.parameters[name].storage for name in shapes}
     if len(own) < len(shapes):
         raise Failure("Two of its layers share a weight: each has weights of its own.")
-    if extra := _trained_besides(own, found):
+    if extra := trained_besides(own, found):
         raise Failure(f"It also trains {', '.join(extra)}, which was not asked for.")
 
 
-def _trained_besides(own: set[int], found: Description) -> list[str]:
+def trained_besides(own: set[int], found: Description) -> list[str]:
     """The parameters that stand in no storage of `own` and are not frozen."""
     return [
         name
@@ -179,3 +179,35 @@ def leaves_untouched(answer: Subject, **inputs: torch.Tensor) -> None:
     after = answer.call(tuple(inputs.values()), after=True).arguments
     for got, (name, given) in zip(after, inputs.items(), strict=True):
         untouched(got, given, name)
+
+
+def is_count(got: Any, right: int, call: str, whose: str) -> None:
+    """Fail unless `got`, what came of `call`, is the int `right`, which `whose` parameters are."""
+    if got is None:
+        raise Failure("The result is None. Did you forget to `return` it?")
+    if type(got) is not int:
+        raise Failure(f"{call} is a {type_of(got)}; an int was asked for.")
+    if got != right:
+        raise Failure(f"{call} is {got:,}; {whose} has {right:,}.")
+
+
+def pair(result: Any, asked: str, what: str) -> Sequence[Any]:
+    """The two that came back; Failure where it is not two. `asked` is like "(output, cache)"."""
+    if not (isinstance(result, tuple | list) and len(result) == 2):
+        raise Failure(f"{what}: {asked} was asked for, and a {type_of(result)} came back.")
+    return result
+
+
+def chunk_by_chunk(
+    chunks: Sequence[int], step: Callable[[int, int, Any], tuple[torch.Tensor, Any]]
+) -> tuple[torch.Tensor, Any]:
+    """What `step(start, end, cache)` makes of chunks of tokens, joined, and the last cache.
+
+    Each step returns its tokens' output and a cache, which the next one is given.
+    """
+    outputs, cache, end = [], None, 0
+    for count in chunks:
+        start, end = end, end + count
+        output, cache = step(start, end, cache)
+        outputs.append(output)
+    return torch.cat(outputs, dim=1), cache
