@@ -99,8 +99,9 @@ def read_cells(nb: NotebookNode, lesson: Lesson) -> list[reading.Cell]:
         reading.read(cell.source) if _is_code(cell) else reading.Cell(None) for cell in nb.cells
     ]
     imported = set().union(*(cell.imports for cell in cells))
+    demos = release_demos(lesson)
     for cell, read in zip(nb.cells, cells, strict=True):
-        if cell.source in release_demos(lesson):
+        if cell.source in demos:
             # As it was handed out: `nn.init.zeros_(branch.weight)` is no change to torch.
             read.changes -= imported
     return cells

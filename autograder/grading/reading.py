@@ -104,17 +104,12 @@ def _enter(table: symtable.SymbolTable, cell: Cell) -> None:
 
 def needed(cells: list[Cell], names: Iterable[str], answers: Iterable[int]) -> set[int]:
     """Places of the cells that define `names`, the `answers`, and all they depend on by name."""
-    wanted = set(names)
     binding: dict[str, set[int]] = {}
     for place, cell in enumerate(cells):
         for name in cell.binds | cell.changes:
             binding.setdefault(name, set()).add(place)
-    chosen = {
-        place
-        for place, cell in enumerate(cells)
-        if cell.opaque or (cell.binds | cell.changes) & wanted
-    }
-    chosen.update(answers)
+    chosen = {place for place, cell in enumerate(cells) if cell.opaque}
+    chosen.update(answers, *(binding.get(name, ()) for name in names))
     waiting = list(chosen)
     while waiting:
         for name in cells[waiting.pop()].uses:

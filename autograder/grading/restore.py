@@ -26,19 +26,22 @@ class RestoreCells(NbGraderPreprocessor):
 
 
 @cache
+def _release(lesson: Lesson) -> list[NotebookNode]:
+    return builder.release(builder.source(lesson)).cells
+
+
+@cache
 def release_cells(lesson: Lesson) -> list[NotebookNode]:
     """The cells of the lesson's release that nbgrader knows: answers' stubs and locked checks."""
-    release = builder.release(builder.source(lesson))
-    return [cell for cell in release.cells if "nbgrader" in cell.metadata]
+    return [cell for cell in _release(lesson) if "nbgrader" in cell.metadata]
 
 
 @cache
 def release_demos(lesson: Lesson) -> frozenset[str]:
     """The sources of the release's other code cells: the demos, which students may change."""
-    release = builder.release(builder.source(lesson))
     return frozenset(
         cell.source
-        for cell in release.cells
+        for cell in _release(lesson)
         if cell.cell_type == "code" and "nbgrader" not in cell.metadata
     )
 
