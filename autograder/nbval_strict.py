@@ -103,7 +103,7 @@ def main(arguments: list[str]) -> int:
             "--nbval",  # compares nothing in a student's notebook, where no outputs are stored
             f"--nbval-kernel-name={CPU if on == 'cpu' else CUDA}",
             f"--nbval-sanitize-with={ROOT / 'tests/nbval_sanitize.cfg'}",
-            "--nbval-cell-timeout=300",
+            "--nbval-cell-timeout=120",
             "--nbval-kernel-startup-timeout=60",
             "--numprocesses=2",
             "--dist=loadscope",  # the cells of a notebook share a kernel, so they stay together

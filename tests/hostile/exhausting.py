@@ -236,12 +236,12 @@ class ManualLayerNorm(nn.Module):
     )
 
 
-@case(QUIZ, flagged=True, says="took more than")
+@case(QUIZ, flagged=True, says="notebook took more than")
 def slow_on_purpose(work: Work) -> None:
-    """Every call takes half of what it may, and there are many calls."""
+    """Every call takes a little less than it may, and there are many calls."""
     work.stub("norm_quiz").answer(
         "layer_norm",
-        "import time\ndef layer_norm(x, *more):\n    time.sleep(5)\n    return x-x.mean(-1,True)",
+        "import time\ndef layer_norm(x, *more):\n    time.sleep(7)\n    return x-x.mean(-1,True)",
     )
 
 

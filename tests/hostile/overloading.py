@@ -42,7 +42,7 @@ def sixty_megabytes(work: Work) -> None:
     work.write(work.text().rstrip()[:-1] + " " * 60_000_000 + "}")
 
 
-@case(QUIZ, flagged=None)  # whether it ends in time when interrupted depends on the machine
+@case(QUIZ, flagged=True)
 def a_thousand_magics(work: Work) -> None:
     """Magics enough that IPython gives up turning them into Python."""
     work.stub("norm_quiz").insert("layer_norm", "%time 1\n" * 501)
