@@ -14,6 +14,7 @@ from tests import small_class
 
 LESSONS = {name: lesson for lesson in course.lesson_names() for name in course.exercises_of(lesson)}
 
+pytest.register_assert_rewrite("tests.pictures")
 torch.set_num_threads(1)  # the tensors are small, and threads that wait for them keep a core busy
 
 
@@ -27,6 +28,11 @@ class ByLesson(LoadScopeScheduling):
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
     return ByLesson(config, log)
+
+
+@pytest.fixture(autouse=True)
+def outside_static_builds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COURSE_STATIC", raising=False)
 
 
 @dataclass(frozen=True)

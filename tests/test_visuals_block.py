@@ -1,15 +1,13 @@
 """The pictures of lesson 06 can be read without eyes; its patients are as ill as it says."""
 
-import re
-
 import pytest
 import torch
 from torch import nn
 
 from solutions.block import PostNormBlock, TransformerBlock
+from tests.pictures import drawn_twice
 from tests.styles.block import InSequence, PostTokensFirst, TokensFirst
 from visuals import block
-from visuals.figure import Picture
 
 CPU = torch.device("cpu")
 
@@ -36,12 +34,7 @@ PICTURES = (
 
 @pytest.mark.parametrize("show", PICTURES)
 def test_a_picture_has_a_text_alternative_and_the_same_bytes_twice(show):
-    first, second = show(), show()
-    assert isinstance(first, Picture)
-    assert first.png.startswith(b"\x89PNG\r\n\x1a\n")
-    assert first.png == second.png
-    assert first._repr_mimebundle_() == second._repr_mimebundle_()
-    assert re.match(r'<figure [^>]*><img alt="[^"]{80,}" src="data:image/png;base64,', first.html())
+    drawn_twice(show)
 
 
 def test_the_stream_is_that_of_the_blocks_that_are_given():

@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import nn
 
+from tests.pictures import drawn_twice
 from visuals import ffn
-from visuals.figure import Picture, WidgetWithPicture
+from visuals.figure import WidgetWithPicture
 
 PICTURES = (
     ffn.one_map_in_place_of_two,
@@ -22,18 +23,10 @@ PICTURES = (
 )
 
 
-@pytest.fixture(autouse=True)
-def outside_static_builds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("COURSE_STATIC", raising=False)
-
-
 @pytest.mark.parametrize("show", PICTURES)
 def test_a_picture_has_a_text_alternative_and_the_same_bytes_twice(show):
-    first, second = show(), show()
-    assert isinstance(first, Picture)
-    assert first.png == second.png
-    assert len(first.alt) > 80 and first.alt == second.alt
-    assert first.caption.endswith(".") or show is ffn.what_it_can_bend
+    picture = drawn_twice(show)
+    assert picture.caption.endswith(".") or show is ffn.what_it_can_bend
 
 
 def test_without_an_activation_more_hidden_units_do_not_help():

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from tests.pictures import drawn_twice
 from visuals import masks
 from visuals.figure import Picture, WidgetWithPicture
 
@@ -32,19 +33,9 @@ PICTURES = (
 )
 
 
-@pytest.fixture(autouse=True)
-def outside_static_builds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("COURSE_STATIC", raising=False)
-
-
 @pytest.mark.parametrize("show", PICTURES)
 def test_a_picture_has_a_text_alternative_and_the_same_bytes_twice(show):
-    first, second = show(), show()
-    assert isinstance(first, Picture)
-    assert first.png.startswith(b"\x89PNG\r\n\x1a\n")
-    assert first.png == second.png
-    assert first._repr_mimebundle_() == second._repr_mimebundle_()
-    assert re.match(r'<figure [^>]*><img alt="[^"]{80,}" src="data:image/png;base64,', first.html())
+    drawn_twice(show)
 
 
 def test_the_numbers_of_a_picture_are_in_its_words():

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from solutions.positions import apply_rope, sinusoidal_table
+from tests.pictures import drawn_twice
 from visuals import positions
-from visuals.figure import Picture, WidgetWithPicture
+from visuals.figure import WidgetWithPicture
 
 PICTURES = (
     positions.table_and_clocks,
@@ -24,19 +25,9 @@ PICTURES = (
 )
 
 
-@pytest.fixture(autouse=True)
-def outside_static_builds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("COURSE_STATIC", raising=False)
-
-
 @pytest.mark.parametrize("show", PICTURES)
 def test_a_picture_has_a_text_alternative_and_the_same_bytes_twice(show):
-    first, second = show(), show()
-    assert isinstance(first, Picture)
-    assert first.png.startswith(b"\x89PNG\r\n\x1a\n")
-    assert first.png == second.png
-    assert first._repr_mimebundle_() == second._repr_mimebundle_()
-    assert re.match(r'<figure [^>]*><img alt="[^"]{80,}" src="data:image/png;base64,', first.html())
+    drawn_twice(show)
 
 
 def test_in_a_kernel_the_widget_is_shown_with_its_picture_beside_it(monkeypatch):

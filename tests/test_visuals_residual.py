@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from tests.pictures import drawn_twice
 from visuals import residual
-from visuals.figure import Picture, WidgetWithPicture
+from visuals.figure import WidgetWithPicture
 
 PICTURES = (
     residual.one_token,
@@ -21,15 +22,10 @@ PICTURES = (
 
 @pytest.mark.parametrize("show", PICTURES)
 def test_a_picture_has_a_text_alternative_and_the_same_bytes_twice(show):
-    first, second = show(), show()
-    assert isinstance(first, Picture)
-    assert first.png == second.png
-    assert first.html() == second.html()
-    assert len(first.alt) > 80 and first.caption
+    assert drawn_twice(show).caption
 
 
 def test_in_a_kernel_the_widget_is_shown_with_its_picture_beside_it(monkeypatch):
-    monkeypatch.delenv("COURSE_STATIC", raising=False)
     monkeypatch.setattr(residual, "widgets_run", lambda: True)
     shown = residual.gradient_by_layer()
     assert isinstance(shown, WidgetWithPicture)

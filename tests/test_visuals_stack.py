@@ -6,8 +6,9 @@ import ipywidgets
 import pytest
 
 from solutions.stack import TinyTransformerEncoder, stack_parameters
+from tests.pictures import drawn_twice
 from visuals import stack
-from visuals.figure import Picture, WidgetWithPicture
+from visuals.figure import WidgetWithPicture
 
 
 def two_streams():
@@ -23,19 +24,9 @@ PICTURES = (
 )
 
 
-@pytest.fixture(autouse=True)
-def outside_static_builds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("COURSE_STATIC", raising=False)
-
-
 @pytest.mark.parametrize("show", PICTURES)
 def test_a_picture_has_a_text_alternative_and_the_same_bytes_twice(show):
-    first, second = show(), show()
-    assert isinstance(first, Picture)
-    assert first.png.startswith(b"\x89PNG\r\n\x1a\n")
-    assert first.png == second.png
-    assert first._repr_mimebundle_() == second._repr_mimebundle_()
-    assert re.match(r'<figure [^>]*><img alt="[^"]{80,}" src="data:image/png;base64,', first.html())
+    drawn_twice(show)
 
 
 def test_the_shares_are_those_of_the_model():
