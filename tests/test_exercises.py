@@ -7,6 +7,7 @@ import pytest
 
 from autograder import course, evaluate
 from autograder.judge.catalogue import table
+from tests.slips import slipped
 
 EXERCISES = [
     exercise
@@ -23,6 +24,10 @@ def rows(exercise, seed):
 
 def styles(exercise):
     return importlib.import_module(f"tests.styles.{exercise.lesson}").STYLES[exercise.name]
+
+
+def slips(exercise):
+    return importlib.import_module(f"tests.slips.{exercise.lesson}").SLIPS.get(exercise.name, [])
 
 
 @pytest.fixture(params=EXERCISES, ids=[exercise.name for exercise in EXERCISES])
@@ -49,6 +54,16 @@ def test_other_styles_get_full_marks(exercise, seed):
 def test_every_mistake_loses_points_and_is_named(exercise, seed):
     missed = [row for row in rows(exercise, seed) if not row.ok]
     assert not missed
+
+
+def test_every_mistake_is_named_made_in_the_reference(exercise):
+    found = []
+    for mistake, edits in slips(exercise):
+        report = evaluate(exercise.name, slipped(exercise, edits))
+        named = {check.mistake for check in report.checks if check.mistake}
+        if report.passed or named != {mistake}:
+            found.append((mistake, edits, named, report.score))
+    assert not found
 
 
 def test_every_check_is_failed_by_some_mistake(exercise):

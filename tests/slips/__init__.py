@@ -1,0 +1,26 @@
+"""Mistakes as people make them: slips in the text of the reference, which are found by name.
+
+Each lesson's file has SLIPS: for an exercise, pairs of a mistake's name and the edits that make it,
+`{what stands in the reference: what stands there instead}`. The catalogue holds the same mistakes
+as answers of its own; that they are recognised here shows that they are in other hands too.
+"""
+
+import inspect
+import sys
+import types
+from typing import Any
+
+from autograder.judge.exercise import Exercise
+
+
+def slipped(exercise: Exercise, edits: dict[str, str]) -> Any:
+    """The exercise's answer when its reference is edited; each text has to stand there once."""
+    module = sys.modules[exercise.reference.__module__]
+    own = inspect.getsource(exercise.reference)
+    wrong = own
+    for text, instead in edits.items():
+        assert wrong.count(text) == 1, f"{text!r} stands {wrong.count(text)} times in the reference"
+        wrong = wrong.replace(text, instead)
+    place = types.ModuleType(module.__name__)
+    exec(inspect.getsource(module).replace(own, wrong), vars(place))
+    return getattr(place, exercise.name)
