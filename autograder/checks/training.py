@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from autograder.judge import (
+    Drawn,
     Exercise,
     Failure,
     close,
@@ -528,6 +529,16 @@ def drawn_from(got, shares, what):
             )
 
 
+def in_turns(turns=1):
+    """What tells samplers apart: how often each id comes, in each of the distributions in turn."""
+
+    def trait(value):
+        ids = isinstance(value, torch.Tensor) and value.dim() == 1 and value.dtype == torch.int64
+        return Drawn(value, turns) if ids else value
+
+    return trait
+
+
 def draws(answer, draw, *cases):
     """Judge ROWS draws for each case: what it is, how many tokens are left, and the settings.
 
@@ -538,7 +549,8 @@ def draws(answer, draw, *cases):
         shares, logits = shuffled(draw, shares)
         heated = shares ** (1 / settings.get("temperature", 1.0))
         right = left_over(heated / heated.sum(), kept)
-        found.append((answer(logits.repeat(ROWS, 1), **settings), right, what))
+        with answer.known_by(in_turns()):
+            found.append((answer(logits.repeat(ROWS, 1), **settings), right, what))
     for got, right, what in found:
         ids_of(got, ROWS, len(right))
         drawn_from(got, right, what)
@@ -560,7 +572,8 @@ def takes_the_largest_at_zero(answer, reference, draw):
 @sample_next.check(points=1)
 def draws_by_the_shares(answer, reference, draw):
     """Without settings each token comes as often as its softmax says."""
-    ids_of(answer(draw.normal(1, 6)), 1, 6)
+    with answer.known_by(in_turns()):
+        ids_of(answer(draw.normal(1, 6)), 1, 6)
     twelve = torch.arange(12, 24, dtype=torch.float64) / 210
     draws(
         answer, draw, *(("Without settings", one, len(one), {}) for one in (SHARES, *[twelve] * 3))
@@ -578,7 +591,8 @@ def each_row_has_its_own(answer, reference, draw):
         ({"top_k": 2}, (2, 2)),
         ({"top_p": 0.7}, (3, 4)),
     )
-    found = [answer(logits, **settings) for settings, _ in cases]
+    with answer.known_by(in_turns(2)):
+        found = [answer(logits, **settings) for settings, _ in cases]
     for got, (settings, kept) in zip(found, cases, strict=True):
         ids_of(got, 2 * ROWS, 6)
         for place, shares in enumerate((one, other)):
@@ -643,25 +657,41 @@ def from_generator(answer, draw, args, settings):
     row, make = Row(answer), answer.find("torch.Generator")
     on_cpu = torch.device(draw.device).type == "cpu"
     state = answer.find("torch.get_rng_state" if on_cpu else "torch.cuda.get_rng_state")
+    seed = int(draw.integers(0, 1000, 1))
 
     def calls(seed):
         generator = make(draw.device).call((seed,), method="manual_seed").value
-        call = row.later(answer, *args, generator=generator, **settings)
-        # All in one request, since each request has a global seed of its own.
-        before, one, other, after = row.run(state, call, call, state)
-        if not torch.equal(before, after):
-            raise Failure("With `generator` given, torch's own random state moved.")
-        return one, other
+        return [row.later(answer, *args, generator=generator, **settings)] * 2
 
-    seed = int(draw.integers(0, 1000, 1))
-    one, other = calls(seed)
-    if torch.equal(one, other):
+    # All in one request, since each request has a global seed of its own.
+    first, again, another = calls(seed), calls(seed), calls(seed + 1)
+    with answer.known_by(lambda value: _generator_s_part(value) if _are_calls(value) else value):
+        found = row.run(state, *first, state, *again, *another)
+    left_alone, moves_on, decides, differs = _generator_s_part(found)
+    if not left_alone:
+        raise Failure("With `generator` given, torch's own random state moved.")
+    if not moves_on:
         raise Failure("Two calls with one generator drew the same ids: it did not move on.")
-    again = calls(seed)
-    if not (torch.equal(one, again[0]) and torch.equal(other, again[1])):
+    if not decides:
         raise Failure("From one and the same state of `generator` other ids were drawn.")
-    if torch.equal(one, calls(seed + 1)[0]):
+    if not differs:
         raise Failure("A generator with another seed drew the same ids.")
+
+
+def _are_calls(value):
+    return isinstance(value, list) and all(isinstance(one, torch.Tensor) for one in value)
+
+
+def _generator_s_part(found):
+    """Of the state, two calls, the state, the same two calls again, and two from another seed."""
+    before, *first, after = found[:4]
+    again, another = found[4:6], found[6:]
+    return (
+        torch.equal(before, after),
+        not torch.equal(*first),
+        all(map(torch.equal, first, again)),
+        not torch.equal(first[0], another[0]),
+    )
 
 
 @sample_next.check(points=1, needs=["draws_by_the_shares"])

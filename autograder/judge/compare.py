@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -108,8 +109,43 @@ def untouched(after: Any, before: torch.Tensor, what: str) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """Whole numbers that were drawn, (n,): alike where one and the same shares can give both.
+
+    From `turns` distributions in turn: the first, the second, the first again.
+    """
+
+    numbers: torch.Tensor
+    turns: int = 1
+
+    def is_like(self, other: Drawn) -> bool:
+        """By a likelihood ratio test of each number's share, in each distribution."""
+        if len(self.numbers) != len(other.numbers) or self.turns != other.turns:
+            return False
+        for turn in range(self.turns):
+            ours, theirs = (one.numbers[turn :: self.turns].cpu() for one in (self, other))
+            for number in torch.cat((ours, theirs)).unique():
+                shares = [(one == number).double().mean() for one in (ours, theirs)]
+                if len(ours) * _from_their_mean(*shares) > DOUBT:
+                    return False
+        return True
+
+
+DOUBT = 12.0  # so sure that two shares differ: exp(-12) by chance
+
+
+def _from_their_mean(one: torch.Tensor, other: torch.Tensor) -> float:
+    """The divergence of two shares from the one between them: KL(one, mean) + KL(other, mean)."""
+    mean = (one + other) / 2
+    parts = ((one, mean), (other, mean), (1 - one, 1 - mean), (1 - other, 1 - mean))
+    return float(sum(torch.special.xlogy(share, share / whole) for share, whole in parts if whole))
+
+
 def alike(one: Any, other: Any) -> bool:
     """Whether two replies of an agent show the same behaviour."""
+    if isinstance(one, Drawn) and isinstance(other, Drawn):
+        return one.is_like(other)
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         if one.shape != other.shape or one.dtype != other.dtype or one.device != other.device:
             return False
