@@ -533,8 +533,8 @@ def in_turns(turns=1):
     """What tells samplers apart: how often each id comes, in each of the distributions in turn."""
 
     def trait(value):
-        ids = isinstance(value, torch.Tensor) and value.dim() == 1 and value.dtype == torch.int64
-        return Drawn(value, turns) if ids else value
+        drawn = isinstance(value, torch.Tensor) and not value.dtype.is_floating_point
+        return Drawn(value, turns) if drawn else value
 
     return trait
 
@@ -609,7 +609,9 @@ def divides_by_the_temperature(answer, reference, draw):
     logits[:, 2], logits[:, 5] = 99.6, 100.0  # token 2 has a chance of exp(-40)
     logits = logits.repeat(500, 1)
     right = torch.full((len(logits),), 5, device=draw.device)
-    same(answer(logits, temperature=0.01), right, "For logits to 100 and temperature 0.01 the ids")
+    with answer.known_by(in_turns(4)):
+        ids = answer(logits, temperature=0.01)
+    same(ids, right, "For logits to 100 and temperature 0.01 the ids")
 
 
 @sample_next.check(points=1, needs=["draws_by_the_shares"])
@@ -699,7 +701,8 @@ def leaves_the_logits(answer, reference, draw):
     """The logits are the same after the call, and all happens on their device."""
     logits = draw.normal(4, 9)
     for settings in ({"temperature": 0.5}, {"top_k": 3}, {"temperature": 2.0, "top_p": 0.7}):
-        after = answer.call((logits,), settings, after=True).arguments
+        with answer.known_by(in_turns(4)):
+            after = answer.call((logits,), settings, after=True).arguments
         untouched(after[0], logits, "logits")
     answer.on_meta(logits, 0.7, 3, 0.9)
 

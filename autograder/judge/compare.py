@@ -111,7 +111,7 @@ def untouched(after: Any, before: torch.Tensor, what: str) -> None:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Whole numbers that were drawn, (n,): alike where one and the same shares can give both.
+    """Whole numbers that were drawn: alike where one and the same shares can give both.
 
     From `turns` distributions in turn: the first, the second, the first again.
     """
@@ -121,10 +121,11 @@ class Drawn:
 
     def is_like(self, other: Drawn) -> bool:
         """By a likelihood ratio test of each number's share, in each distribution."""
-        if len(self.numbers) != len(other.numbers) or self.turns != other.turns:
+        mine, yours = self.numbers, other.numbers
+        if (mine.shape, mine.dtype, self.turns) != (yours.shape, yours.dtype, other.turns):
             return False
         for turn in range(self.turns):
-            ours, theirs = (one.numbers[turn :: self.turns].cpu() for one in (self, other))
+            ours, theirs = (one.flatten()[turn :: self.turns].cpu() for one in (mine, yours))
             for number in torch.cat((ours, theirs)).unique():
                 shares = [(one == number).double().mean() for one in (ours, theirs)]
                 if len(ours) * _from_their_mean(*shares) > DOUBT:

@@ -62,9 +62,9 @@ def diagnose(
 ) -> dict[str, Mistake]:
     """For each failed check, by name, the mistake that behaves like the answer, if there is one.
 
-    `failed` has the answer's replies in each. A mistake that fails where the answer `passed` is
-    not the answer's. Of several, the one that behaves like it in the most checks is meant, and
-    the earlier one of equals.
+    `failed` has the answer's replies in each. A mistake that fails where the answer `passed`, or
+    fails in another way where the answer made one that is known already, is not the answer's. Of
+    several, the one that behaves like it in the most checks is meant, and the earlier of equals.
     """
 
     def tried(place: int, name: str) -> _Tried:
@@ -84,7 +84,9 @@ def diagnose(
         candidates = [
             place
             for place in range(len(exercise.mistakes))
-            if matches(place, name) and all(tried(place, other).passes() for other in passed)
+            if matches(place, name)
+            and all(tried(place, other).passes() for other in passed)
+            and all(matches(place, other) or tried(place, other).passes() for other in places)
         ]
         if candidates:
             places[name] = max(

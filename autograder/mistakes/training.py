@@ -725,21 +725,44 @@ sample_next.add(
     "You drew at a higher temperature where a low one was asked for. Divide by what is given, and "
     "at 0 take the largest.",
     not_below(0.1),
-    not_below(0.5, zero=True),
+    not_below(0.1, zero=True),
     sampler(temperature=lambda logits, temperature: logits / max(temperature, 0.5)),
 )
+
+
+def not_renormalized(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
+    if temperature == 0:
+        return logits.argmax(-1)
+    shares, places = (logits / temperature).softmax(-1).sort(-1, descending=True)
+    sums = shares.cumsum(-1)
+    if top_k is not None:
+        shares, sums = shares[:, :top_k], sums[:, :top_k]
+    if top_p is not None:
+        out = sums - shares >= top_p
+        shares = shares.masked_fill(out, 0.0)
+    return places.gather(1, torch.multinomial(shares, 1, generator=generator))[:, 0]
+
+
 sample_next.add(
     "one_too_many",
     "You kept k + 1 tokens. `top_k` is how many are left.",
     sampler(top_k=lambda logits, k: keep_k(logits, min(k + 1, logits.shape[-1]))),
+    lambda logits, temperature=1.0, top_k=None, top_p=None, generator=None: not_renormalized(
+        logits, temperature, top_k and top_k + 1, top_p, generator
+    ),
 )
+
+
+def least_likely(logits, k):
+    kept = keep_k(-logits, k)
+    return (-kept).masked_fill(kept == -math.inf, -math.inf)
+
+
 sample_next.add(
     "least_likely_kept",
     "You kept the k least likely tokens.",
     sampler(top_k=lambda logits, k: -keep_k(-logits, k)),
-    sampler(
-        top_k=lambda logits, k: keep_k(-logits, k).mul(-1).where(keep_k(-logits, k) > -9e9, -9e9)
-    ),
+    sampler(top_k=least_likely),
 )
 sample_next.add(
     "zeros_for_the_others",
@@ -829,9 +852,10 @@ def from_the_least(logits, p):
 
 sample_next.add(
     "sorted_upwards",
-    "You summed from the least likely token on, and so dropped the most likely ones. Sort with "
+    "You began with the least likely token, and so dropped the most likely ones. Sort with "
     "`descending=True`.",
     sampler(top_p=from_the_least),
+    sampler(top_p=from_the_least, top_k=least_likely),
 )
 
 
@@ -840,11 +864,16 @@ def places_for_ids(logits, p):
     return shares.log().masked_fill(shares.cumsum(-1) - shares >= p, -math.inf)
 
 
+def pick_a_place(logits, generator):
+    return pick(logits.sort(-1, descending=True).values, generator)
+
+
 sample_next.add(
     "place_for_id",
     "You returned the place in the sorted order. The id that stands there is asked for: "
     "`ids.gather(1, places)`.",
     sampler(top_p=places_for_ids),
+    sampler(pick=pick_a_place),
 )
 sample_next.add(
     "top_p_before_the_temperature",
@@ -852,19 +881,6 @@ sample_next.add(
     sampler(order=("top_p", "temperature", "top_k")),
     sampler(order=("top_k", "top_p", "temperature")),
 )
-
-
-def not_renormalized(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
-    if temperature == 0:
-        return logits.argmax(-1)
-    shares, places = (logits / temperature).softmax(-1).sort(-1, descending=True)
-    sums = shares.cumsum(-1)
-    if top_k is not None:
-        shares, sums = shares[:, :top_k], sums[:, :top_k]
-    if top_p is not None:
-        out = sums - shares >= top_p
-        shares = shares.masked_fill(out, 0.0)
-    return places.gather(1, torch.multinomial(shares, 1, generator=generator))[:, 0]
 
 
 # Both leave the same tokens: no draw can tell them apart.
@@ -903,6 +919,12 @@ def one_number_for_all(logits, generator):
     return (logits.softmax(-1).cumsum(-1) < number).sum(-1).clamp(max=logits.shape[-1] - 1)
 
 
+def one_number_in_order(logits, generator):
+    ids = logits.argsort(-1, descending=True)
+    places = one_number_for_all(logits.gather(1, ids), generator)
+    return ids.gather(1, places[:, None])[:, 0]
+
+
 def seeded(logits, generator):
     if generator is not None:
         torch.manual_seed(generator.initial_seed())
@@ -925,6 +947,7 @@ picks(
     "one_draw_for_all_rows",
     "You drew one random number for the whole batch. Each row needs its own.",
     one_number_for_all,
+    one_number_in_order,
 )
 picks(
     "generator_ignored",
