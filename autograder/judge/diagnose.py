@@ -13,7 +13,14 @@ from autograder.judge.compare import alike
 from autograder.judge.draw import Draw
 from autograder.judge.exercise import Check, Exercise, Mistake
 from autograder.judge.renaming import Renaming
-from autograder.judge.subject import Failure, LinkLost, LocalLink, Recorder, Subject
+from autograder.judge.subject import (
+    Failure,
+    LinkLost,
+    LocalLink,
+    Recorder,
+    Subject,
+    is_device_mismatch,
+)
 
 
 def run_check(
@@ -161,6 +168,8 @@ def behaviour(reply: dict[str, Any]) -> dict[str, Any]:
     if reply["ruled_out"]:
         return {"ruled_out": True}
     error = reply["error"] and (reply["error"]["type"], _said(reply["error"]))
+    if reply["error"] and is_device_mismatch(reply["error"]):
+        error = ("device mismatch",)  # whichever operator met the two first
     value = reply["value"]
     if isinstance(value, dict) and "module" in value:
         value = {key: _in_order(value[key]) for key in value if key not in ("bases", "modules")}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Container, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -35,10 +37,20 @@ def agrees_in_gradients(
 def keeps_dtypes(
     call: Callable[..., Any], *inputs: torch.Tensor, dtypes: Sequence[torch.dtype] = DTYPES
 ) -> None:
-    """Fail unless `call` on inputs of each dtype returns that dtype, with about the same values."""
+    """Fail unless `call` on inputs of each dtype returns that dtype, with about the same values.
+
+    Where it returns another dtype, no mistake is told from another by the values: they depend on
+    how much was computed in which.
+    """
     plain = call(*inputs)
     for dtype in dtypes:
-        result = call(*(one.to(dtype) for one in inputs))
+
+        def trait(value: Any, dtype: torch.dtype = dtype) -> Any:
+            wrong = isinstance(value, torch.Tensor) and value.dtype != dtype
+            return (value.dtype, value.shape) if wrong else value
+
+        with call.known_by(trait) if isinstance(call, Subject) else nullcontext():
+            result = call(*(one.to(dtype) for one in inputs))
         shape_of(result, plain.shape)
         if result.dtype != dtype:
             short = short_name(dtype)
@@ -75,7 +87,7 @@ def refuses(outcome: Outcome, when: str) -> str:
 
 def has_parameters(module: Subject, expected: dict[str, float], width: int) -> None:
     """Fail unless `module` trains exactly these vectors of `width`, filled with these values."""
-    found = module.describe()
+    found = _described(module, expected, values=True)
     for name, value in expected.items():
         if name not in found.parameters:
             raise Failure(_missing(name, found))
@@ -96,12 +108,12 @@ def has_layers(module: Subject, layers: dict[str, tuple[int, int]], bias: bool =
     """Fail unless `module` trains these linear layers, (outputs, inputs) each, and nothing else."""
     if not isinstance(module, Subject):
         raise Failure(f"An nn.Module was asked for; this is a {type(module).__name__}.")
-    found = module.describe(values=False)
     shapes: dict[str, tuple[int, ...]] = {}
     for name, (outputs, inputs) in layers.items():
         shapes[f"{name}.weight"] = (outputs, inputs)
         if bias:
             shapes[f"{name}.bias"] = (outputs,)
+    found = _described(module, shapes, values=False)
     for name, shape in shapes.items():
         if name not in found.parameters:
             raise Failure(_missing_layer(name, found))
@@ -115,6 +127,29 @@ def has_layers(module: Subject, layers: dict[str, tuple[int, int]], bias: bool =
         raise Failure("Two of its layers share a weight: each has weights of its own.")
     if extra := trained_besides(own, found):
         raise Failure(f"It also trains {', '.join(extra)}, which was not asked for.")
+
+
+def _described(module: Subject, expected: Container[str], values: bool) -> Description:
+    """A description in which no mistake is told from another by a name that was not `expected`.
+
+    Nor by the values under such a name: it is wrong whatever it holds. How deep it stands tells.
+    """
+
+    def known(name: str) -> str:
+        return name if name in expected else re.sub(r"\w+(?=\.)|^\w+$", "?", name)
+
+    def trait(value: Any) -> Any:
+        if not (isinstance(value, dict) and value.get("module")):
+            return value
+        rows = {
+            part: [[known(row[0]), *row[1:]] for row in value[part]]
+            for part in ("parameters", "buffers")
+        }
+        state = {name: one for name, one in value["state"].items() if name in expected}
+        return {**value, **rows, "state": state}
+
+    with module.known_by(trait):
+        return module.describe(values)
 
 
 def trained_besides(own: set[int], found: Description) -> list[str]:

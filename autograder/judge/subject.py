@@ -234,7 +234,7 @@ class Subject:
         """
         outcome = self.attempt(args, kwargs, meta=True)
         if outcome.error:
-            if _is_device_mismatch(outcome.error):
+            if is_device_mismatch(outcome.error):
                 raise Failure(
                     "On a GPU this fails: a tensor was left on the CPU. "
                     + explain(outcome.error, self._name)
@@ -430,7 +430,8 @@ def explain(error: dict[str, Any], name: str) -> str:
     return f"{name} stopped with {error['type']}{where}{message}."
 
 
-def _is_device_mismatch(error: dict[str, Any]) -> bool:
+def is_device_mismatch(error: dict[str, Any]) -> bool:
+    """Whether an answer's error says that it mixed tensors of two devices."""
     message = error["message"].lower()
     return error["type"] == "MixedDevices" or any(
         words in message
