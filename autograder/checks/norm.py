@@ -68,6 +68,13 @@ def with_outlier(draw):
     return x
 
 
+def on_both_sides(draw):
+    """Rows whose variance is above an eps near 1, and rows where it is far below."""
+    x = draw.normal(4, 3, 6)
+    x[2:] *= 0.1
+    return x
+
+
 # layer_norm
 
 
@@ -98,7 +105,7 @@ def scales_and_shifts(answer, reference, draw):
 @layer_norm.check(points=1, needs=["centres_each_row"])
 def adds_eps_inside_the_root(answer, reference, draw):
     """`eps` is added to the variance, inside the square root, whatever its value."""
-    x, scale, shift = draw.normal(4, 3, 6), draw.gain(6), draw.gain(6)
+    x, scale, shift = on_both_sides(draw), draw.gain(6), draw.gain(6)
     for eps in (draw.number(0.2, 0.6), draw.number(1.0, 3.0)):
         expected = F.layer_norm(x, (6,), scale, shift, eps)
         same(answer(x, scale, shift, eps), expected, f"With `eps = {eps:.3g}` the result")
@@ -108,7 +115,7 @@ def adds_eps_inside_the_root(answer, reference, draw):
 @layer_norm.check(points=1, needs=["centres_each_row"])
 def has_the_usual_eps(answer, reference, draw):
     """Where no `eps` is given it is 1e-5, which shows on rows whose variance is as small."""
-    x = 0.003 * draw.normal(5, 4)
+    x = 0.004 * draw.normal(8, 4)  # variances on both sides of eps
     result = answer(x, *ones_and_zeros(4, x))
     same(result, F.layer_norm(x, (4,), eps=1e-5), rtol=1e-3, atol=1e-3)
 
@@ -185,7 +192,7 @@ def multiplies_by_scale(answer, reference, draw):
 @rms_norm.check(points=1, needs=["scales_each_row"])
 def rms_adds_eps_inside_the_root(answer, reference, draw):
     """`eps` is added to the mean of squares, inside the square root, whatever its value."""
-    x, scale = draw.normal(4, 3, 6), draw.gain(6)
+    x, scale = on_both_sides(draw), draw.gain(6)
     for eps in (draw.number(0.2, 0.6), draw.number(1.0, 3.0)):
         expected = F.rms_norm(x, (6,), scale, eps)
         same(answer(x, scale, eps), expected, f"With `eps = {eps:.3g}` the result")
@@ -270,7 +277,7 @@ def module_checks(exercise, function, parameters, usual_eps, direction, what):
             same(module(x), function(x, x.shape[-1:], **values, eps=usual_eps))
 
     def uses_its_eps(answer, reference, draw):
-        x, eps = draw.normal(4, 3, 6), draw.number(0.3, 2.0)
+        x, eps = on_both_sides(draw), draw.number(0.3, 2.0)
         for module, values in (loaded(answer, draw, 6, eps), loaded(answer, draw, 6, eps=eps)):
             same(
                 module(x),

@@ -141,7 +141,7 @@ WRONG_AXES = {
         "You normalized over the second to last axis, the sequence. Use the features, `dim=-1`.",
     ),
     "last_two_axes": (
-        lambda x: tuple(range(-min(2, x.dim()), 0)),
+        lambda x: (-2, -1),
         "You normalized over the last two axes together, so every token depends on its "
         "neighbours. Only the features, `dim=-1`, belong to one row.",
     ),
@@ -208,6 +208,15 @@ def unbiased_and_eps_outside(x, scale, shift, eps=1e-5):
 
 
 @both_layer_norms(
+    "You divided by `x.std()`, which divides by C - 1 and knows no eps. Take the variance that "
+    "divides by C, add eps to it, then take the root."
+)
+def unbiased_and_no_eps(x, scale, shift, eps=1e-5):
+    centred, _ = moments(x)
+    return centred / x.std(-1, keepdim=True) * scale + shift
+
+
+@both_layer_norms(
     "eps is missing: a row of equal features is then 0 / 0, which is NaN. Add it to the variance."
 )
 def no_eps(x, scale, shift, eps=1e-5):
@@ -216,8 +225,9 @@ def no_eps(x, scale, shift, eps=1e-5):
 
 
 @both_layer_norms(
-    "You clamped the variance at eps. Layer norm adds eps to it, for every row: "
-    "`sqrt(variance + eps)`."
+    "You clamped at eps. Layer norm adds eps to the variance, for every row: "
+    "`sqrt(variance + eps)`.",
+    layer_norm_by(lambda variance, eps: torch.sqrt(variance).clamp(min=eps)),
 )
 def eps_as_a_floor(x, scale, shift, eps=1e-5):
     centred, variance = moments(x)
@@ -391,12 +401,24 @@ def sum_of_squares(x, scale, shift, eps=1e-5):
 
 
 @both_layer_norms(
-    "You divided by the mean distance from the mean (absolute values). Layer norm squares, "
-    "averages, and takes the root."
+    "You took absolute values of the distances from the mean. Layer norm squares them, averages, "
+    "and takes the root.",
+    lambda x, scale, shift, eps=1e-5: (
+        moments(x)[0] / (moments(x)[0].abs().mean(-1, keepdim=True) + eps).sqrt() * scale + shift
+    ),
 )
 def mean_absolute_deviation(x, scale, shift, eps=1e-5):
     centred, _ = moments(x)
     return centred / (centred.abs().mean(-1, keepdim=True) + eps) * scale + shift
+
+
+@both_layer_norms(
+    "You averaged the distances from the mean and did not square them. Their mean is 0: the "
+    "variance is the mean of their squares."
+)
+def not_squared(x, scale, shift, eps=1e-5):
+    centred, _ = moments(x)
+    return centred / torch.sqrt(centred.mean(-1, keepdim=True) + eps) * scale + shift
 
 
 @both_layer_norms(
@@ -451,6 +473,14 @@ def variance_detached(x, scale, shift, eps=1e-5):
 
 
 @both_layer_norms(
+    "You cut the mean out of the gradient. It depends on x, and training needs that path."
+)
+def mean_detached(x, scale, shift, eps=1e-5):
+    centred = x - x.mean(-1, keepdim=True).detach()
+    return centred / torch.sqrt(centred.square().mean(-1, keepdim=True) + eps) * scale + shift
+
+
+@both_layer_norms(
     "You cut `scale` or `shift` out of the gradient (`.detach()` or `.data`), so it would never "
     "be trained.",
     lambda x, scale, shift, eps=1e-5: right_layer_norm(x, scale.detach(), shift, eps),
@@ -495,7 +525,8 @@ def no_gradient_at_all(x, scale, shift, eps=1e-5):
 
 
 @both_layer_norms(
-    "You computed in float32 and returned it. The result has x's dtype: end with `.to(x.dtype)`."
+    "You computed in float32 and returned it. The result has x's dtype: end with `.to(x.dtype)`.",
+    lambda x, scale, shift, eps=1e-5: right_layer_norm(x.float(), scale, shift, eps),
 )
 def returns_float32(x, scale, shift, eps=1e-5):
     return right_layer_norm(x.float(), scale.float(), shift.float(), eps)
@@ -589,7 +620,10 @@ class buffers(nn.Module):
         return right_layer_norm(x, self.weight, self.bias, self.eps)
 
 
-@manual_layer_norm("There is no `bias`: layer norm also adds a trained vector of zeros.")
+@manual_layer_norm(
+    "No `bias` is trained. Layer norm also adds a vector that starts as zeros: "
+    "`self.bias = nn.Parameter(...)`."
+)
 class no_bias(nn.Module):
     def __init__(self, width, eps=1e-5):
         super().__init__()
@@ -620,9 +654,9 @@ manual_layer_norm.add(
     layer_norm_starting_as(0.0, 1.0),
 )
 manual_layer_norm.add(
-    "gamma_and_beta",
-    "Your parameters are called gamma and beta, as in the paper. Here, as in torch, they are "
-    "`weight` and `bias`: saved weights are loaded by name.",
+    "other_names",
+    "Your parameters have other names. Here, as in torch, they are `weight` and `bias`: saved "
+    "weights are loaded by name.",
     module_of(right_layer_norm, (("gamma", 1.0), ("beta", 0.0)), 1e-5),
 )
 
@@ -660,7 +694,8 @@ class only_in_training(LayerNorm):
 
 
 @manual_layer_norm(
-    "You put torch's own `nn.LayerNorm` inside. It is what this exercise asks you to write."
+    "Your parameters stand in a module inside yours. If it is torch's own `nn.LayerNorm`: that is "
+    "what this exercise asks you to write, with a `weight` and a `bias` of its own."
 )
 class torch_module_inside(nn.Module):
     def __init__(self, width, eps=1e-5):
@@ -752,7 +787,10 @@ def rms_no_eps(x, scale, eps=1e-6):
     return x / torch.sqrt(mean_square(x)) * scale
 
 
-@both_rms_norms("You clamped the mean of squares at eps. RMS norm adds eps to it, for every row.")
+@both_rms_norms(
+    "You clamped at eps. RMS norm adds eps to the mean of squares, for every row.",
+    rms_norm_by(lambda square, eps: torch.sqrt(square).clamp(min=eps)),
+)
 def rms_eps_as_a_floor(x, scale, eps=1e-6):
     return x / torch.sqrt(mean_square(x).clamp(min=eps)) * scale
 
@@ -791,10 +829,16 @@ def square_of_the_mean(x, scale, eps=1e-6):
 
 
 @both_rms_norms(
-    "You divided by the mean of absolute values. RMS norm squares, averages, and takes the root."
+    "You took absolute values of x. RMS norm squares, averages, and takes the root.",
+    lambda x, scale, eps=1e-6: x / (x.abs().mean(-1, keepdim=True) + eps).sqrt() * scale,
 )
 def mean_absolute_value(x, scale, eps=1e-6):
     return x / (x.abs().mean(-1, keepdim=True) + eps) * scale
+
+
+@both_rms_norms("You averaged x and did not square it. RMS norm takes the mean of the squares.")
+def rms_not_squared(x, scale, eps=1e-6):
+    return x / torch.sqrt(x.mean(-1, keepdim=True) + eps) * scale
 
 
 @both_rms_norms(
@@ -835,6 +879,13 @@ def rms_scale_detached(x, scale, eps=1e-6):
 @both_rms_norms("You added eps twice. It is added once, inside the root.")
 def rms_eps_twice(x, scale, eps=1e-6):
     return right_rms_norm(x, scale, 2 * eps)
+
+
+@both_rms_norms(
+    "You added eps inside the root and outside it. Once is enough: `sqrt(mean_square + eps)`.",
+)
+def rms_eps_inside_and_outside(x, scale, eps=1e-6):
+    return x / (torch.sqrt(mean_square(x) + eps) + eps) * scale
 
 
 @both_rms_norms("You used a softmax. RMS norm divides by the root of the mean of squares.")
@@ -887,6 +938,7 @@ def rms_no_gradient_at_all(x, scale, eps=1e-6):
 
 @both_rms_norms(
     "You computed in float32 and returned it. The result has x's dtype: end with `.to(x.dtype)`.",
+    lambda x, scale, eps=1e-6: right_rms_norm(x.float(), scale, eps),
     wide=False,
 )
 def rms_returns_float32(x, scale, eps=1e-6):
@@ -1015,7 +1067,7 @@ class buffer(nn.Module):
         return right_rms_norm(x, self.weight, self.eps)
 
 
-@rms_norm_module("There is a `bias`. RMS norm adds nothing: it has a `weight` alone.")
+@rms_norm_module("There is one vector too many. RMS norm adds no bias: it trains a `weight` alone.")
 class has_a_bias(RMSNorm):
     def __init__(self, width, eps=1e-6):
         super().__init__(width, eps)
@@ -1032,8 +1084,8 @@ rms_norm_module.add(
     module_of(right_rms_norm, (("weight", 0.0),), 1e-6),
 )
 rms_norm_module.add(
-    "parameter_named_otherwise",
-    "Your parameter is called scale. Here, as in torch, it is `weight`: saved weights are loaded "
+    "other_name",
+    "Your parameter has another name. Here, as in torch, it is `weight`: saved weights are loaded "
     "by name.",
     module_of(right_rms_norm, (("scale", 1.0),), 1e-6),
 )
