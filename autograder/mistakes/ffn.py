@@ -3,7 +3,9 @@
 What can go wrong in both forms of GELU, or in both modules, is written once for the two.
 """
 
+import itertools
 import math
+from functools import partial
 
 import torch
 from torch import nn
@@ -80,7 +82,15 @@ OTHER_ACTIVATIONS = {
         "You wrote the sigmoid alone, a share between 0 and 1. GELU is x times a share.",
     ),
     "share_of_the_absolute_value": (
-        (lambda x: x.abs() * cdf(x), lambda x: x.abs() * tanh_cdf(x)),
+        (
+            lambda x: x.abs() * cdf(x),
+            lambda x: x.abs() * tanh_cdf(x),
+            lambda x: x * cdf(x.abs()),
+            lambda x: x * tanh_cdf(x.abs()),
+            lambda x: right_gelu(x.abs()),
+            lambda x: right_gelu_tanh(x.abs()),
+            lambda x: 0.5 * x * (1 + (2 * tanh_cdf(x) - 1).abs()),
+        ),
         "You took the absolute value of x. GELU is slightly negative left of zero: x keeps its "
         "sign.",
     ),
@@ -97,7 +107,10 @@ OTHER_ACTIVATIONS = {
         (
             lambda x: x * cdf((x - x.mean()) / (x.std(correction=0) + 1e-5)),
             lambda x: x * cdf((x - x.mean()) / (x.std() + 1e-5)),
-            lambda x: x * torch.distributions.Normal(x.mean(), x.std() + 1e-5).cdf(x),
+            lambda x: right_gelu((x - x.mean()) / x.std()),
+            lambda x: right_gelu((x - x.mean(-1, True)) / x.std(-1, keepdim=True)),
+            lambda x: right_gelu_tanh((x - x.mean()) / x.std()),
+            lambda x: right_gelu_tanh((x - x.mean(-1, True)) / x.std(-1, keepdim=True)),
         ),
         "You used the mean and the spread of x itself. The normal curve in GELU always has mean 0 "
         "and standard deviation 1, whatever x holds.",
@@ -108,12 +121,13 @@ for name, (answers, sentence) in OTHER_ACTIVATIONS.items():
     gelu_tanh.add(name, sentence, *answers)
 
 
-def in_both_forms(sentence):
+def in_both_forms(sentence, *others):
     """Add `slip(share, x)`, whose `share` is right for either form, to both catalogues."""
 
     def add(slip):
-        gelu.add(slip.__name__, sentence, lambda x: slip(cdf, x))
-        gelu_tanh.add(slip.__name__, sentence, lambda x: slip(tanh_cdf, x))
+        slips = (slip, *others)
+        gelu.add(slip.__name__, sentence, *(partial(one, cdf) for one in slips))
+        gelu_tanh.add(slip.__name__, sentence, *(partial(one, tanh_cdf) for one in slips))
         return slip
 
     return add
@@ -139,7 +153,10 @@ def sign_turned(share, x):
     return x * (1 - share(x))
 
 
-@in_both_forms("The 0.5 has to multiply the whole `1 + ...`. Yours reaches only one of the two.")
+@in_both_forms(
+    "The 0.5 has to multiply the whole `1 + ...`. Yours reaches only one of the two.",
+    lambda share, x: x * (1 + (share(x) - 0.5)),
+)
 def half_of_one_part(share, x):
     return x * (0.5 + (2 * share(x) - 1))
 
@@ -336,6 +353,7 @@ gelu.add(
     "log_of_the_cdf",
     "You multiplied by the logarithm of the CDF. Take the CDF itself.",
     lambda x: x * torch.special.log_ndtr(x),
+    lambda x: x * torch.log(cdf(x)),
 )
 gelu.add(
     "inverse_erf",
@@ -369,7 +387,7 @@ def torch_gelu(x):
 )
 def python_numbers(x):
     values = [v * 0.5 * (1 + math.erf(v / math.sqrt(2))) for v in x.flatten().tolist()]
-    return torch.tensor(values).reshape(x.shape)
+    return torch.tensor(values, dtype=x.dtype).reshape(x.shape)
 
 
 @gelu("The CDF comes from `math.erf`: no gradient flows through it. Use `torch.erf`.")
@@ -409,6 +427,7 @@ gelu_tanh.add(
     by_tanh(lambda x: ROOT * (x + 0.044715 * x**4)),
     by_tanh(lambda x: ROOT * (x + 0.044715 * x**5)),
     by_tanh(lambda x: ROOT * (x + 0.044715 * 3 * x)),
+    by_tanh(lambda x: ROOT * (x + 0.044715 * x)),
 )
 gelu_tanh.add(
     "cube_of_the_product",
@@ -474,15 +493,21 @@ gelu_tanh.add(
 )
 gelu_tanh.add(
     "factor_rounded_to_0.8",
-    "You rounded the factor to 0.8. It is 0.7979: write `math.sqrt(2 / math.pi)`.",
+    "You rounded the factor to 0.8. It is 0.79788456: write `math.sqrt(2 / math.pi)`.",
     by_tanh(lambda x: 0.8 * (x + 0.044715 * x**3)),
 )
 gelu_tanh.add(
     "constant_slightly_off",
     "One of the two numbers is rounded too far or mistyped: they are `math.sqrt(2 / math.pi)`, "
     "which is 0.79788456, and 0.044715.",
-    *(by_tanh(lambda x, k=k: k * (x + 0.044715 * x**3)) for k in (0.79, 0.797, 0.798)),
-    *(by_tanh(lambda x, k=k: ROOT * (x + k * x**3)) for k in (0.044, 0.04475, 0.045)),
+    *(
+        by_tanh(lambda x, k=k: k * (x + 0.044715 * x**3))
+        for k in (0.79, 0.797, 0.798, 0.7979, 0.7978, math.sqrt(2 / 3.14))
+    ),
+    *(
+        by_tanh(lambda x, k=k: ROOT * (x + k * x**3))
+        for k in (0.04, 0.044, 0.04475, 0.045, 0.0447, 0.04471, 0.04472, 0.044175)
+    ),
 )
 gelu_tanh.add(
     "sigmoid_for_tanh",
@@ -507,9 +532,8 @@ gelu_tanh.add(
 
 @gelu_tanh("You cubed x in place (`pow_`, `**=`). The caller still needs x: use `x**3`.")
 def cubes_x_in_place(x):
-    before = x.clone()
-    inner = ROOT * (before + 0.044715 * x.pow_(3))
-    return 0.5 * before * (1 + torch.tanh(inner))
+    inner = ROOT * (x + 0.044715 * x.pow_(3))
+    return 0.5 * x * (1 + torch.tanh(inner))
 
 
 @gelu_tanh("You cut the cubic term out of the gradient. It depends on x, and training needs it.")
@@ -565,9 +589,17 @@ MIXES = (
 )
 in_both_modules("averages_the_tokens", MIXES, before(lambda x: x + x.mean(dim=1, keepdim=True)))
 in_both_modules("average_in_place_of_the_token", MIXES, before(lambda x: 0 * x + x.mean(1, True)))
-in_both_modules("average_of_the_outputs", MIXES, after(lambda m, x, y: y + y.mean(1, True)))
 in_both_modules(
-    "attends", MIXES, before(lambda x: torch.softmax(x @ x.transpose(1, 2), dim=-1) @ x)
+    "average_of_the_outputs",
+    MIXES,
+    after(lambda m, x, y: y + y.mean(1, True)),
+    after(lambda m, x, y: y.mean(1, True).expand_as(y)),
+)
+in_both_modules(
+    "attends",
+    MIXES,
+    before(lambda x: torch.softmax(x @ x.mT, dim=-1) @ x),
+    before(lambda x: torch.softmax(x @ x.mT / x.shape[-1] ** 0.5, dim=-1) @ x),
 )
 in_both_modules("looks_to_the_left", MIXES, before(lambda x: x + x.roll(1, dims=1)))
 in_both_modules("sums_up_the_past", MIXES, before(lambda x: x.cumsum(dim=1)))
@@ -577,12 +609,15 @@ in_both_modules(
     "normalizes_over_the_sequence",
     "You normalized over the sequence, so each token depends on the others. No norm is asked for.",
     before(lambda x: (x - x.mean(1, True)) / (x.var(1, correction=0, keepdim=True) + 1e-5).sqrt()),
+    before(lambda x: (x - x.mean(1, True)) / (x.std(1, keepdim=True) + 1e-5)),
 )
 in_both_modules(
     "mixes_the_batch",
     "You mixed the sentences of a batch: what stands in one must not reach another.",
     before(lambda x: x + x.mean(dim=0, keepdim=True)),
     before(lambda x: x + x.roll(1, dims=0)),
+    before(lambda x: x - x.mean(dim=0, keepdim=True)),
+    before(lambda x: x.mean(dim=0, keepdim=True).expand_as(x)),
 )
 in_both_modules(
     "view_in_place_of_transpose",
@@ -618,8 +653,10 @@ in_both_modules(
 )
 in_both_modules(
     "one_output_for_the_sentence",
-    "You averaged over the sequence at the end. Each token has an output of its own: (B, T, C) in, "
-    "(B, T, C) out.",
+    "You averaged over the sequence. Each token has an output of its own: (B, T, C) in, (B, T, C) "
+    "out.",
+    before(lambda x: x.mean(dim=1)),
+    before(lambda x: x.mean(dim=1, keepdim=True)),
     after(lambda m, x, y: y.mean(dim=1)),
     after(lambda m, x, y: y.mean(dim=1, keepdim=True)),
 )
@@ -652,6 +689,7 @@ in_both_modules(
     before(lambda x: x * x.shape[-1] ** 0.5),
     before(lambda x: x / x.shape[-1] ** 0.5),
     after(lambda m, x, y: y / y.shape[-1] ** 0.5),
+    after(lambda m, x, y: y * y.shape[-1] ** 0.5),
 )
 in_both_modules(
     "softmax_at_the_end",
@@ -666,6 +704,7 @@ in_both_modules(
     after(lambda m, x, y: F.silu(y)),
     after(lambda m, x, y: F.relu(y)),
     after(lambda m, x, y: torch.tanh(y)),
+    after(lambda m, x, y: torch.sigmoid(y)),
 )
 in_both_modules(
     "activation_at_the_start",
@@ -676,7 +715,9 @@ in_both_modules(
 )
 in_both_modules(
     "returns_a_tuple",
-    "You returned more than one thing. The result is one tensor.",
+    "You returned a tuple: more than one thing, or one with a comma behind it. The result is one "
+    "tensor.",
+    after(lambda m, x, y: (y,)),
     after(lambda m, x, y: (y, x)),
     after(lambda m, x, y: (y, None)),
 )
@@ -843,8 +884,12 @@ in_both_modules(
 )
 
 
-def one_more_layer(module, d_model, hidden_dim):
+def hidden_layer(module, d_model, hidden_dim):
     module.middle_projection = nn.Linear(hidden_dim, hidden_dim)
+
+
+def last_layer(module, d_model, hidden_dim):
+    module.last_projection = nn.Linear(d_model, d_model)
 
 
 def own_norm(module, d_model, hidden_dim):
@@ -855,10 +900,15 @@ def trained_scale(module, d_model, hidden_dim):
     module.scale = nn.Parameter(torch.ones(1))
 
 
+def trained_scales(module, d_model, hidden_dim):
+    module.scale = nn.Parameter(torch.ones(d_model))
+
+
 in_both_modules(
     "one_more_layer",
     "There is a projection too many.",
-    changed(one_more_layer),
+    changed(hidden_layer),
+    changed(last_layer),
 )
 in_both_modules(
     "own_norm",
@@ -869,6 +919,7 @@ in_both_modules(
     "trained_scale",
     "You train a scale that no formula here has.",
     changed(trained_scale),
+    changed(trained_scales),
 )
 
 made: dict[tuple, dict[str, nn.Linear]] = {}
@@ -990,6 +1041,8 @@ feed_forward.add(
     "Your activation comes after the second projection. It stands between the two, where it keeps "
     "them from collapsing into one map.",
     by_parts(lambda self, hidden, drop: drop(F.gelu(self.output_projection(drop(hidden))))),
+    by_parts(lambda self, hidden, drop: F.gelu(drop(self.output_projection(drop(hidden))))),
+    by_parts(lambda self, hidden, drop: drop(F.gelu(self.output_projection(hidden)))),
 )
 feed_forward.add(
     "activation_after_the_output_too",
@@ -1122,27 +1175,11 @@ feed_forward.add(
     "other_names",
     "Your layers have other names. Here they are `input_projection` and `output_projection`: saved "
     "weights are loaded by name.",
-    *(
-        named(*names)
-        for names in (
-            ("fc1", "fc2"),
-            ("linear1", "linear2"),
-            ("linear_1", "linear_2"),
-            ("w1", "w2"),
-            ("w_1", "w_2"),
-            ("up", "down"),
-            ("up_projection", "down_projection"),
-            ("up_proj", "down_proj"),
-            ("c_fc", "c_proj"),
-            ("input_proj", "output_proj"),
-            ("in_projection", "out_projection"),
-            ("net.0", "net.3"),
-            ("net.0", "net.2"),
-            ("ffn.0", "ffn.3"),
-            ("layers.0", "layers.3"),
-            ("mlp.0", "mlp.3"),
-        )
-    ),
+    named("fc1", "fc2"),
+    named("input_projection", "fc2"),
+    named("fc1", "output_projection"),
+    named("net.0", "net.3"),
+    named("net.0", "net.2"),
 )
 
 # Dropout
@@ -1208,6 +1245,10 @@ def drop_a_tenth_always(module, tensor, p):
 
 def drop_half(module, tensor, p):
     return F.dropout(tensor, 0.5 if p else 0.0, module.training)
+
+
+def drop_half_always(module, tensor, p):
+    return F.dropout(tensor, 0.5, module.training)
 
 
 def drop_features(module, tensor, p):
@@ -1311,6 +1352,7 @@ feed_forward.add(
     dropping(hidden=drop_a_tenth, out=drop_a_tenth),
     dropping(hidden=drop_a_tenth_always, out=drop_a_tenth_always),
     dropping(hidden=drop_half, out=drop_half),
+    dropping(hidden=drop_half_always, out=drop_half_always),
 )
 feed_forward.add(
     "drops_whole_tokens",
@@ -1432,6 +1474,7 @@ for name, sentence, *mixes in (
     (
         "gate_not_used",
         "The gate projection is not used: what comes up is multiplied by SiLU(gate).",
+        lambda gate, up: up,
         lambda gate, up: F.silu(up),
         lambda gate, up: F.silu(up) + 0 * gate,
     ),
@@ -1445,6 +1488,7 @@ for name, sentence, *mixes in (
         "one_minus_the_gate",
         "You turned the gate round: 1 - sigmoid.",
         lambda gate, up: gate * (1 - torch.sigmoid(gate)) * up,
+        lambda gate, up: (1 - torch.sigmoid(gate)) * up,
         lambda gate, up: F.silu(-gate) * up,
     ),
     (
@@ -1516,13 +1560,22 @@ class HiddenFeatures(SwiGLU):
         return F.silu(self.gate_projection(x)) * self.up_projection(x)
 
 
-@swiglu(
-    "You dropped in training. This network has no dropout, and no argument for it.",
-    name="dropout_in_training",
-)
-class Dropping(SwiGLU):
+def swiglu_dropping(hidden, out):
+    """A SwiGLU that drops these shares in training."""
+
     def forward(self, x):
-        return F.dropout(super().forward(x), 0.1, self.training)
+        inner = F.silu(self.gate_projection(x)) * self.up_projection(x)
+        inner = F.dropout(inner, hidden, self.training)
+        return F.dropout(self.output_projection(inner), out, self.training)
+
+    return type("SwiGLU", (SwiGLU,), {"forward": forward})
+
+
+swiglu.add(
+    "dropout_in_training",
+    "You dropped in training. This network has no dropout, and no argument for it.",
+    *(swiglu_dropping(*shares) for shares in ((0, 0.1), (0.1, 0), (0.1, 0.1))),
+)
 
 
 def swiglu_with_biases(**biases):
@@ -1583,13 +1636,13 @@ swiglu.add(
     "other_names",
     "Your layers have other names. Here they are `gate_projection`, `up_projection` and "
     "`output_projection`: saved weights are loaded by name.",
-    swiglu_named("gate_proj", "up_proj", "down_proj"),
-    swiglu_named("w1", "w3", "w2"),
-    swiglu_named("w1", "w2", "w3"),
-    swiglu_named("gate", "up", "down"),
-    swiglu_named("gate", "up", "output"),
-    swiglu_named("gate_projection", "up_projection", "down_projection"),
-    swiglu_named("gate_projection", "input_projection", "output_projection"),
+    *(
+        swiglu_named(
+            *(right if kept else f"{right}_" for right, kept in zip(ALL, which, strict=True))
+        )
+        for which in itertools.product((False, True), repeat=3)
+        if not all(which)
+    ),
 )
 
 
@@ -1603,16 +1656,26 @@ class OneLayer(SwiGLU):
         self.up_projection = self.gate_projection
 
 
-@swiglu(
+def fused(name):
+    """A SwiGLU with one layer of this name for gate and up."""
+
+    class Answer(nn.Module):
+        def __init__(self, d_model, hidden_dim):
+            super().__init__()
+            setattr(self, name, nn.Linear(d_model, 2 * hidden_dim, bias=False))
+            self.output_projection = nn.Linear(hidden_dim, d_model, bias=False)
+
+    return Answer
+
+
+swiglu.add(
+    "fused_projection",
     "You have one projection of twice the width and split it. Here gate and up are two layers: "
     "saved weights are loaded by name.",
-    name="fused_projection",
+    fused("gate_and_up"),
+    fused("gate_projection"),
+    fused("up_projection"),
 )
-class Fused(nn.Module):
-    def __init__(self, d_model, hidden_dim):
-        super().__init__()
-        self.gate_up_projection = nn.Linear(d_model, 2 * hidden_dim, bias=False)
-        self.output_projection = nn.Linear(hidden_dim, d_model, bias=False)
 
 
 # Counting
@@ -1758,6 +1821,7 @@ for name, sentence, *functions in (
         "You counted a norm as well. The feed-forward network alone is asked for.",
         lambda c, f, bias: 2 * c * f + 2 * c + (c + f if bias else 0),
         lambda c, f, bias: 2 * c * f + c + (c + f if bias else 0),
+        lambda c, f, bias: 2 * c * f + (2 * c + c + f if bias else 0),
     ),
     (
         "attention_counted_too",
@@ -1768,6 +1832,7 @@ for name, sentence, *functions in (
         "a_tuple",
         "You returned weights and biases apart. One int is asked for: their sum.",
         lambda c, f, bias: (2 * c * f, c + f if bias else 0),
+        lambda c, f, bias: (2 * c * f, c + f) if bias else 2 * c * f,
         lambda c, f, bias: (c * f + (f if bias else 0), c * f + (c if bias else 0)),
     ),
 ):
@@ -1862,11 +1927,13 @@ for name, sentence, *counts in (
         "norm_counted_too",
         "You counted a norm as well. Attention alone is asked for.",
         lambda c, bias: 4 * c * c + 2 * c + (4 * c if bias else 0),
+        lambda c, bias: 4 * c * c + (4 * c + 2 * c if bias else 0),
     ),
     (
         "a_tuple",
         "You returned weights and biases apart. One int is asked for: their sum.",
         lambda c, bias: (4 * c * c, 4 * c if bias else 0),
+        lambda c, bias: (4 * c * c, 4 * c) if bias else 4 * c * c,
     ),
 ):
     attention_parameters.add(name, sentence, *map(c_alone, counts))
