@@ -1264,15 +1264,15 @@ def one_mask(module, tensor, p):
 
 
 feed_forward.add(
+    "no_dropout_after_the_output",
+    "The dropout after the output projection is missing.",
+    dropping(hidden=drop),
+)
+feed_forward.add(
     "no_dropout",
     "Nothing is dropped in training. Use `nn.Dropout(dropout)` after the activation and after the "
     "output projection.",
     dropping(),
-)
-feed_forward.add(
-    "no_dropout_after_the_output",
-    "The dropout after the output projection is missing.",
-    dropping(hidden=drop),
 )
 feed_forward.add(
     "no_dropout_after_the_activation",

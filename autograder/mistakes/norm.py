@@ -199,6 +199,15 @@ def eps_outside_the_root(x, scale, shift, eps=1e-5):
 
 
 @both_layer_norms(
+    "Your eps is added to the quotient, and multiplied by `scale`: `centred / root + eps` divides "
+    "first. It belongs inside the root: `sqrt(variance + eps)`."
+)
+def eps_added_to_the_quotient(x, scale, shift, eps=1e-5):
+    centred, variance = moments(x)
+    return centred / torch.sqrt(variance) + eps * scale + shift
+
+
+@both_layer_norms(
     "You divided by C - 1 and added eps outside the root: two steps of `x.std()` + eps. Use the "
     "variance that divides by C, and put eps inside the root."
 )
@@ -639,8 +648,7 @@ def layer_norm_starting_as(weight, bias):
 
 manual_layer_norm.add(
     "starts_as_zeros",
-    "`weight` starts as zeros, so everything this layer is given comes out as `bias`. It starts "
-    "as ones.",
+    "`weight` starts as zeros. It starts as ones: each row is multiplied by `weight` itself.",
     layer_norm_starting_as(0.0, 0.0),
 )
 manual_layer_norm.add(
@@ -778,6 +786,14 @@ def divided_by_width_less_one(x, scale, eps=1e-6):
 )
 def rms_eps_outside_the_root(x, scale, eps=1e-6):
     return x / (torch.sqrt(mean_square(x)) + eps) * scale
+
+
+@both_rms_norms(
+    "Your eps is added to the quotient, and multiplied by `scale`: `x / root + eps` divides first. "
+    "It belongs inside the root: `sqrt(mean_square + eps)`."
+)
+def rms_eps_added_to_the_quotient(x, scale, eps=1e-6):
+    return x / torch.sqrt(mean_square(x)) + eps * scale
 
 
 @both_rms_norms(
@@ -1079,8 +1095,7 @@ class has_a_bias(RMSNorm):
 
 rms_norm_module.add(
     "weight_starts_as_zeros",
-    "`weight` starts as zeros, so everything this layer is given comes out as 0. It starts as "
-    "ones.",
+    "`weight` starts as zeros. It starts as ones: each row is multiplied by `weight` itself.",
     module_of(right_rms_norm, (("weight", 0.0),), 1e-6),
 )
 rms_norm_module.add(
