@@ -121,12 +121,14 @@ class Recorder:
         if reply.get("arguments"):
             reply = {**reply, "given": (request["args"], request["kwargs"])}
         self.left_traces |= request["do"] == "load" or isinstance(reply["value"], Handle)
-        if self.keeps:
-            trait = self.trait
-            self.replies.append({**reply, "value": trait(reply["value"])} if trait else reply)
-            if self._follow:
-                self._follow(self.replies[-1])
+        self.keep({**reply, "value": self.trait(reply["value"])} if self.trait else reply)
         return reply
+
+    def keep(self, reply: dict[str, Any]) -> None:
+        if self.keeps:
+            self.replies.append(reply)
+            if self._follow:
+                self._follow(reply)
 
 
 @dataclass
@@ -327,6 +329,15 @@ class Subject:
             yield
         finally:
             self._link.trait = None
+
+    def note(self, found: Any) -> None:
+        """Keep plain data that a check made of what it saw aside: two answers are told apart by it.
+
+        So a check leaves out what it does not look at: a free name, which number was drawn.
+        """
+        if isinstance(self._link, Recorder):
+            reply = {"value": found, "error": None, "printed": "", "ruled_out": []}
+            self._link.keep(reply)
 
     def rename(self, *parts: str) -> Subject:
         """Call the parameters inside each of `parts` by shape: "ffn.0", "ffn.1", largest first.
