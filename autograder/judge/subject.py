@@ -8,6 +8,7 @@ kernel carries the same requests as messages.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import signal
 import sys
 import threading
@@ -113,10 +114,12 @@ class Recorder:
         self.left_traces = False  # objects made, values loaded: something to reset
         self.keeps = True
         self.trait: Callable[[Any], Any] | None = None
+        self._requests = itertools.count()  # those aside too, or two of them would draw the same
 
     def perform(self, request: dict[str, Any]) -> dict[str, Any]:
+        place = next(self._requests)
         if request["do"] == "call" and request.get("seed") is None:
-            request = {**request, "seed": len(self.replies)}
+            request = {**request, "seed": place}
         reply = self._link.perform(request)
         if reply.get("arguments"):
             reply = {**reply, "given": (request["args"], request["kwargs"])}
