@@ -6,7 +6,7 @@ import torch
 from autograder.judge import Drawn, Exercise, Failure
 from autograder.judge.agent import Agent
 from autograder.judge.compare import alike
-from autograder.judge.diagnose import agent_for, behaviour
+from autograder.judge.diagnose import agent_for
 from autograder.judge.evaluate import judge
 from autograder.judge.exercise import Mistake
 from autograder.judge.subject import LocalLink, Recorder, Subject
@@ -54,7 +54,7 @@ def test_a_reply_is_known_by_its_trait_and_the_check_still_sees_it_whole():
         assert answer(3).tolist() == [0, 1, 2]
     answer(2)
     assert recorder.replies[0]["value"] == 3
-    assert behaviour(recorder.replies[1])["value"].tolist() == [0, 1]
+    assert recorder.replies[1]["value"].tolist() == [0, 1]
 
 
 def equals(what, wanted):

@@ -8,7 +8,7 @@ import torch
 
 from autograder import course
 from autograder.judge.compare import alike
-from autograder.judge.diagnose import agent_for, behaviour, run_check
+from autograder.judge.diagnose import WHOLLY, agent_for, behaviour, likeness_of, run_check
 from autograder.judge.messages import decode, encode
 from autograder.judge.subject import LocalLink
 from autograder.judge.values import Handle, Unfit, recipe
@@ -99,4 +99,5 @@ def test_a_process_of_its_own_gives_the_same_verdicts(lesson, process):
                 here, there = (run_check(exercise, check, link, 3) for link in (local, remote))
                 assert here[0] == there[0]
                 for one, other in zip(here[1], there[1], strict=True):
-                    assert alike(behaviour(one), behaviour(other)), (place, check.name, one, other)
+                    likeness = likeness_of(behaviour(one), behaviour(other))
+                    assert likeness == WHOLLY, (place, check.name, one, other)

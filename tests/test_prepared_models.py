@@ -7,6 +7,7 @@ from torch import nn
 from autograder.judge import Failure, diagnose, recipe
 from autograder.judge.agent import Agent
 from autograder.judge.compare import alike
+from autograder.judge.diagnose import OUTLINES, WHOLLY, likeness_of
 from autograder.judge.messages import decode, encode
 from autograder.judge.subject import LocalLink, Recorder, Subject
 
@@ -71,10 +72,28 @@ def behaviour(answer, x):
 
 def test_own_errors_are_compared_by_their_numbers_and_torch_s_by_their_words():
     one = behaviour(refuses("x has shape (2, 3)"), 1)
-    assert alike(one, behaviour(refuses("[2, 3] is wrong"), 1))
-    assert not alike(one, behaviour(refuses("x has shape (3, 2)"), 1))
+    assert likeness_of(one, behaviour(refuses("[2, 3] is wrong"), 1)) == WHOLLY
+    assert not likeness_of(one, behaviour(refuses("x has shape (3, 2)"), 1))
     words, lists = behaviour(lambda x: x + "a", 1), behaviour(lambda x: x + [], 1)
-    assert not alike(words, lists)
+    assert not likeness_of(words, lists)
+
+
+def test_an_error_about_none_is_one_in_outlines_whatever_was_done_with_it():
+    one, other = behaviour(lambda x: x.shape, None), behaviour(lambda x: x + 1, None)
+    assert likeness_of(one, other) == OUTLINES
+    assert not likeness_of(one, behaviour(lambda x: x.size, 1))
+
+
+def test_what_an_argument_is_changed_to_is_no_part_of_the_outlines():
+    def change(answer):
+        recorder = Recorder(LocalLink(Agent(answer)))
+        Subject(recorder, "answer").call((torch.ones(3),), after=True)
+        return diagnose.behaviour(recorder.replies[0])
+
+    added, doubled = (change(lambda x, by=by: x.add_(by) is None) for by in (1, 2))
+    assert likeness_of(added, doubled) == OUTLINES
+    assert likeness_of(added, change(lambda x: x.mul_(2) is None)) == WHOLLY
+    assert not likeness_of(added, change(lambda x: False))
 
 
 def test_nan_is_like_nan_alone():

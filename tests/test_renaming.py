@@ -151,4 +151,7 @@ def test_what_is_done_aside_is_not_kept_and_is_undone():
     assert len(recorder.replies) == 1
     with pytest.raises(Failure), answer.aside():
         raise Failure
+    draws, _ = subject(torch.rand)
+    with draws.aside():
+        assert not torch.equal(draws(3), draws(3))
     assert recorder.keeps

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import torch
+
 from autograder.judge.agent import Agent
-from autograder.judge.compare import alike
+from autograder.judge.compare import alike, was_changed
 from autograder.judge.draw import Draw
 from autograder.judge.exercise import Check, Exercise, Mistake
 from autograder.judge.renaming import Renaming
@@ -71,35 +74,43 @@ def diagnose(
 
     `failed` has the answer's replies in each. A mistake that fails where the answer `passed`, or
     fails in another way where the answer made one that is known already, is not the answer's. Of
-    several, the one that behaves like it in the most checks is meant, and the earlier of equals.
+    several, the one most like it in all the checks is meant, and the earlier of equals; but where
+    only the outlines are alike, equals with other names leave it open which was made.
     """
 
     def tried(place: int, name: str) -> _Tried:
         return _try_mistake(exercise, place, name, seed, device)
 
-    def matches(place: int, name: str) -> bool:
+    def likeness(place: int, name: str) -> int:
         return tried(place, name).fails_like(behaviours[name])
+
+    def agrees(place: int) -> bool:
+        return all(tried(place, other).passes() for other in passed) and all(
+            likeness(place, other) or tried(place, other).passes() for other in places
+        )
 
     behaviours = {name: [behaviour(reply) for reply in failed[name]] for name in failed}
     places: dict[str, int] = {}
     for name in failed:
         # A mistake that explained an earlier check is the likely one here too.
-        again = next((place for place in places.values() if matches(place, name)), None)
+        again = next((place for place in places.values() if likeness(place, name)), None)
         if again is not None:
             places[name] = again
             continue
-        candidates = [
-            place
-            for place in range(len(exercise.mistakes))
-            if matches(place, name)
-            and all(tried(place, other).passes() for other in passed)
-            and all(matches(place, other) or tried(place, other).passes() for other in places)
-        ]
-        if candidates:
-            places[name] = max(
-                candidates, key=lambda place: sum(matches(place, name) for name in failed)
-            )
+        alike_here = [place for place in range(len(exercise.mistakes)) if likeness(place, name)]
+        score = {
+            place: (likeness(place, name), sum(likeness(place, other) for other in failed))
+            for place in alike_here
+            if agrees(place)
+        }
+        best = [place for place in score if score[place] == max(score.values())]
+        names = {exercise.mistakes[place].name for place in best}
+        if best and (score[best[0]][0] == WHOLLY or len(names) == 1):
+            places[name] = best[0]
     return {name: exercise.mistakes[place] for name, place in places.items()}
+
+
+OUTLINES, WHOLLY = 1, 2  # how much two answers are alike
 
 
 class _Differs(LinkLost):
@@ -117,7 +128,7 @@ class _Tried:
         self._exercise, self._seed, self._device = exercise, seed, device
         self._answer = exercise.mistakes[place].answer
         self._check = next(check for check in exercise.checks if check.name == name)
-        self._behaviour: list[dict[str, Any]] = []
+        self._behaviour: list[Behaviour] = []
         self._whole = False
         self._message: str | None = None
 
@@ -125,26 +136,29 @@ class _Tried:
         self._run(None)
         return self._message is None
 
-    def fails_like(self, wanted: list[dict[str, Any]]) -> bool:
-        """Whether it fails the check and does all that an answer did, reply by reply."""
+    def fails_like(self, wanted: list[Behaviour]) -> int:
+        """How much of all that an answer did, reply by reply, it does and fails the check: or 0."""
         known = self._behaviour
-        if not all(alike(*pair) for pair in zip(known, wanted, strict=False)):
-            return False
+        if not all(likeness_of(*pair) for pair in zip(known, wanted, strict=False)):
+            return 0
         self._run(None if known else wanted)
-        return self._whole and self._message is not None and alike(self._behaviour, wanted)
+        if not self._whole or self._message is None or len(self._behaviour) != len(wanted):
+            return 0
+        pairs = zip(self._behaviour, wanted, strict=True)
+        return min((likeness_of(*pair) for pair in pairs), default=WHOLLY)
 
-    def _run(self, wanted: list[dict[str, Any]] | None) -> None:
+    def _run(self, wanted: list[Behaviour] | None) -> None:
         """Find out the rest, or as much as is like `wanted`."""
         if self._whole:
             return
         agent = agent_for(self._exercise, self._answer, self._device)
-        found: list[dict[str, Any]] = []
+        found: list[Behaviour] = []
 
         def follow(reply: dict[str, Any]) -> None:
             found.append(behaviour(reply))
             place = len(found) - 1
             if wanted is not None and not (
-                place < len(wanted) and alike(found[place], wanted[place])
+                place < len(wanted) and likeness_of(found[place], wanted[place])
             ):
                 raise _Differs
 
@@ -163,21 +177,55 @@ def _try_mistake(exercise: Exercise, place: int, check_name: str, seed: int, dev
     return _Tried(exercise, place, check_name, seed, device)
 
 
-def behaviour(reply: dict[str, Any]) -> dict[str, Any]:
-    """What of a reply tells two answers apart: names of classes, lines and prints do not."""
+@dataclass(frozen=True)
+class Behaviour:
+    """What of a reply tells two answers apart: names of classes, lines and prints do not.
+
+    The `outlines` do in other hands too: they leave out in what operation an error came up, and
+    what an argument was changed to.
+    """
+
+    whole: dict[str, Any]
+    outlines: dict[str, Any]
+
+
+def likeness_of(one: Behaviour, other: Behaviour) -> int:
+    """0, OUTLINES or WHOLLY."""
+    if not alike(one.outlines, other.outlines):
+        return 0
+    return WHOLLY if alike(one.whole, other.whole) else OUTLINES
+
+
+def behaviour(reply: dict[str, Any]) -> Behaviour:
+    """What an agent's reply shows of an answer."""
     if reply["ruled_out"]:
-        return {"ruled_out": True}
-    error = reply["error"] and (reply["error"]["type"], _said(reply["error"]))
-    if reply["error"] and is_device_mismatch(reply["error"]):
-        error = ("device mismatch",)  # whichever operator met the two first
-    value = reply["value"]
+        return Behaviour({"ruled_out": True}, {})
+    value, error = reply["value"], reply["error"]
     if isinstance(value, dict) and "module" in value:
         value = {key: _in_order(value[key]) for key in value if key not in ("bases", "modules")}
-    return {
-        "value": value,
-        "error": error,
-        **{key: reply.get(key) for key in ("arguments", "gradients", "parameters")},
-    }
+    return Behaviour(
+        {
+            "error": error and (error["type"], _said(error)),
+            "arguments": reply.get("arguments"),
+        },
+        {
+            "value": value,
+            "error": error and _behind(error),
+            "changed": _changed(reply.get("given"), reply.get("arguments")),
+            **{key: reply.get(key) for key in ("gradients", "parameters")},
+        },
+    )
+
+
+def _changed(before: Any, after: Any) -> Any:
+    """Which of the tensors that were handed over a call changed, whatever to."""
+    if isinstance(before, torch.Tensor):
+        return was_changed(after, before)
+    if isinstance(before, list | tuple) and isinstance(after, list | tuple):
+        return [_changed(*pair) for pair in zip(before, after, strict=False)]
+    if isinstance(before, dict) and isinstance(after, dict):
+        return {key: _changed(before[key], after.get(key)) for key in before}
+    return None
 
 
 def _in_order(part: Any) -> Any:
@@ -189,6 +237,17 @@ def _in_order(part: Any) -> Any:
         [*row[:5], *(numbers.setdefault(str(one), len(numbers)) for one in row[5:])]
         for row in sorted(part, key=str)
     ]
+
+
+def _behind(error: dict[str, Any]) -> Any:
+    """What an error came of: of a None or a tensor on another device, whatever was done with it."""
+    if is_device_mismatch(error):
+        return "another device"
+    if error["type"] in ("TypeError", "AttributeError") and "NoneType" in error["message"]:
+        return "None"
+    if error["type"] == "UnboundLocalError":
+        return "a name without a value"
+    return error["type"], _said(error)
 
 
 def _said(error: dict[str, Any]) -> Any:

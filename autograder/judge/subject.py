@@ -8,6 +8,7 @@ kernel carries the same requests as messages.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import signal
 import sys
 import threading
@@ -113,18 +114,24 @@ class Recorder:
         self.left_traces = False  # objects made, values loaded: something to reset
         self.keeps = True
         self.trait: Callable[[Any], Any] | None = None
+        self._requests = itertools.count()  # those aside too, or two of them would draw the same
 
     def perform(self, request: dict[str, Any]) -> dict[str, Any]:
+        place = next(self._requests)
         if request["do"] == "call" and request.get("seed") is None:
-            request = {**request, "seed": len(self.replies)}
+            request = {**request, "seed": place}
         reply = self._link.perform(request)
+        if reply.get("arguments"):
+            reply = {**reply, "given": (request["args"], request["kwargs"])}
         self.left_traces |= request["do"] == "load" or isinstance(reply["value"], Handle)
-        if self.keeps:
-            trait = self.trait
-            self.replies.append({**reply, "value": trait(reply["value"])} if trait else reply)
-            if self._follow:
-                self._follow(self.replies[-1])
+        self.keep({**reply, "value": self.trait(reply["value"])} if self.trait else reply)
         return reply
+
+    def keep(self, reply: dict[str, Any]) -> None:
+        if self.keeps:
+            self.replies.append(reply)
+            if self._follow:
+                self._follow(reply)
 
 
 @dataclass
@@ -305,11 +312,11 @@ class Subject:
         if not isinstance(self._link, Recorder):
             yield
             return
-        self._link.keeps = False
+        kept, self._link.keeps = self._link.keeps, False
         try:
             yield
         finally:
-            self._link.keeps = True
+            self._link.keeps = kept
 
     @contextlib.contextmanager
     def known_by(self, trait: Callable[[Any], Any]) -> Iterator[None]:
@@ -325,6 +332,15 @@ class Subject:
             yield
         finally:
             self._link.trait = None
+
+    def note(self, found: Any) -> None:
+        """Keep plain data that a check made of what it saw aside: two answers are told apart by it.
+
+        So a check leaves out what it does not look at: a free name, which number was drawn.
+        """
+        if isinstance(self._link, Recorder):
+            reply = {"value": found, "error": None, "printed": "", "ruled_out": []}
+            self._link.keep(reply)
 
     def rename(self, *parts: str) -> Subject:
         """Call the parameters inside each of `parts` by shape: "ffn.0", "ffn.1", largest first.
@@ -431,7 +447,7 @@ def explain(error: dict[str, Any], name: str) -> str:
 
 
 def is_device_mismatch(error: dict[str, Any]) -> bool:
-    """Whether an answer's error says that it mixed tensors of two devices."""
+    """Whether an error says that tensors on two devices met."""
     message = error["message"].lower()
     return error["type"] == "MixedDevices" or any(
         words in message
