@@ -118,13 +118,18 @@ class Recorder:
         if request["do"] == "call" and request.get("seed") is None:
             request = {**request, "seed": len(self.replies)}
         reply = self._link.perform(request)
+        if reply.get("arguments"):
+            reply = {**reply, "given": (request["args"], request["kwargs"])}
         self.left_traces |= request["do"] == "load" or isinstance(reply["value"], Handle)
         if self.keeps:
             trait = self.trait
-            self.replies.append({**reply, "value": trait(reply["value"])} if trait else reply)
-            if self._follow:
-                self._follow(self.replies[-1])
+            self.keep({**reply, "value": trait(reply["value"])} if trait else reply)
         return reply
+
+    def keep(self, reply: dict[str, Any]) -> None:
+        self.replies.append(reply)
+        if self._follow:
+            self._follow(reply)
 
 
 @dataclass
@@ -234,7 +239,7 @@ class Subject:
         """
         outcome = self.attempt(args, kwargs, meta=True)
         if outcome.error:
-            if _is_device_mismatch(outcome.error):
+            if is_device_mismatch(outcome.error):
                 raise Failure(
                     "On a GPU this fails: a tensor was left on the CPU. "
                     + explain(outcome.error, self._name)
@@ -325,6 +330,14 @@ class Subject:
             yield
         finally:
             self._link.trait = None
+
+    def note(self, found: Any) -> None:
+        """Keep plain data that a check made of what it saw aside: two answers are told apart by it.
+
+        So a check leaves out what it does not look at: a free name, which number was drawn.
+        """
+        if isinstance(self._link, Recorder):
+            self._link.keep({"value": found, "error": None, "printed": "", "ruled_out": []})
 
     def rename(self, *parts: str) -> Subject:
         """Call the parameters inside each of `parts` by shape: "ffn.0", "ffn.1", largest first.
@@ -430,7 +443,8 @@ def explain(error: dict[str, Any], name: str) -> str:
     return f"{name} stopped with {error['type']}{where}{message}."
 
 
-def _is_device_mismatch(error: dict[str, Any]) -> bool:
+def is_device_mismatch(error: dict[str, Any]) -> bool:
+    """Whether an error says that tensors on two devices met."""
     message = error["message"].lower()
     return error["type"] == "MixedDevices" or any(
         words in message
