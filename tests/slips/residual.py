@@ -111,7 +111,7 @@ RESIDUAL = [
     ("raises_TypeError", {"raise ValueError": "raise TypeError"}),
     ("raises_Exception", {"raise ValueError": "raise Exception"}),
     ("update_stretched", {TESTED: "    update = update.expand_as(x)\n"}),
-    ("update_stretched", {TESTED: "    x, update = torch.broadcast_tensors(x, update)\n"}),
+    ("broadcasts", {TESTED: "    x, update = torch.broadcast_tensors(x, update)\n"}),
     ("reshaped", {TESTED: "    update = update.reshape(x.shape)\n"}),
     ("reshaped", raised("update = update.reshape(x.shape)")),
     ("x_returned_where_shapes_differ", raised("return x")),
@@ -607,13 +607,10 @@ GRADIENT_REPORT = [
             END: f"    for name, one in trained.items():\n        one.grad = kept[name]\n{END}",
         },
     ),
+    ("zeros_left_behind", start("model.zero_grad(set_to_none=False)")),
     (
         "earlier_gradients_changed",
-        {
-            **start(
-                "for one in trained.values():\n        if one.grad is not None:\n            one.grad.zero_()"
-            )
-        },
+        {END: f"    nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n{END}"},
     ),
     (
         "earlier_gradient_of_a_frozen_parameter",
@@ -628,13 +625,6 @@ GRADIENT_REPORT = [
         },
     ),
     ("two_passes", both(BACKWARD, {TWO: f"loss.backward(retain_graph=True)\n        {RUN_BACK}"})),
-    (
-        "modes_changed_when_it_raises",
-        {
-            LOSS: f"{MODES}for one in modes:\n        one.training = modes[one]\n    {LOSS}\n    model.eval()",
-            END: MODES_BACK + END,
-        },
-    ),
     ("lets_anything_pass", {f"{BAD}\n            {STOP}\n        ": ""}),
     ("looks_for_nan_alone", {BAD: "if gradient is not None and gradient.isnan().any():"}),
     ("looks_for_infinity_alone", {BAD: "if gradient is not None and gradient.isinf().any():"}),
@@ -689,17 +679,15 @@ GRADIENT_REPORT = [
     ),
     (
         "takes_a_step",
-        both(
-            BACKWARD,
-            {
-                END: f"    torch.optim.SGD(model.parameters(), lr=0.1).step()\n    model.zero_grad()\n{END}"
-            },
-        ),
+        {
+            TWO: f"{TWO}\n        with torch.no_grad():\n"
+            "            for one, gradient in zip(trained.values(), gradients, strict=True):\n"
+            "                if gradient is not None:\n                    one -= 0.1 * gradient"
+        },
     ),
     ("thaws_the_model", {END: f"    model.requires_grad_(True)\n{END}"}),
     ("freezes_the_model", {END: f"    model.requires_grad_(False)\n{END}"}),
-    ("changes_x", {LOSS: "x -= x.mean()\n    " + LOSS}),
-    ("changes_x", {LOSS: "loss = model(x.mul_(1.5)).square().mean()"}),
+    ("changes_x", {END: f"    x.zero_()\n{END}"}),
     (
         "frozen_measured_too",
         {" if one.requires_grad}": "}", LOSS: f"model.requires_grad_()\n    {LOSS}"},
@@ -707,6 +695,10 @@ GRADIENT_REPORT = [
     ("stopped_by_a_frozen_parameter", {" if one.requires_grad}": "}"}),
     ("stopped_by_none", {ENTRY: f"report[name] = {NORM}"}),
     ("stopped_by_an_unused_parameter", {", allow_unused=True": ""}),
+    (
+        "no_graph",
+        {"if loss.requires_grad:": "if True:", LOSS: f"with torch.no_grad():\n        {LOSS}"},
+    ),
     ("no_graph", {LOSS: f"with torch.no_grad():\n        {LOSS}"}),
     ("x_converted", {LOSS: "loss = model(x.float()).square().mean()"}),
     ("x_moved_to_the_cpu", {LOSS: "loss = model(x.cpu()).square().mean()"}),
