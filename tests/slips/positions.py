@@ -51,10 +51,12 @@ SHAPE_OF_WAVES = [
         {COSINES: f"angles = position[:, None] / 10000.0 ** ((even + 1) / d_model)\n    {COSINES}"},
     ),
     (
-        "cosine_with_the_next_frequency",
-        {COSINES: "table[:, 1::2] = torch.cos(torch.roll(angles, -1, 1)[:, : d_model // 2])"},
+        "sine_and_cosine_swapped",
+        {
+            FILL: "table[:, 0::2] = torch.cos(angles)\n"
+            "    table[:, 1::2] = torch.sin(angles[:, : d_model // 2])"
+        },
     ),
-    ("sine_and_cosine_swapped", {"torch.sin(": "torch.cos(", "torch.cos(": "torch.sin("}),
     ("frequencies_grow", exponent("10000.0 ** (even / d_model)")),
     ("base_1000", exponent("1000.0 ** (-even / d_model)")),
     ("base_e", exponent("torch.exp(-even / d_model)")),
@@ -81,7 +83,7 @@ SHAPE_OF_WAVES = [
     ),
     ("sine_only", {"torch.cos(": "torch.sin("}),
     ("angles_without_waves", {"torch.sin(": "(", "torch.cos(": "("}),
-    ("integer_division", exponent("10000.0 ** -(even // d_model)")),
+    ("one_frequency_for_all_pairs", exponent("10000.0 ** -(even // d_model)")),
     ("integer_division", exponent("10000.0 ** (-even // d_model)")),
     ("divided_by_C_outside_the_exponent", exponent("10000.0 ** -even / d_model")),
     (
@@ -106,7 +108,8 @@ SHAPE_OF_WAVES = [
     (
         "odd_width_a_column_short",
         {
-            FILL: "table = torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, : d_model // 2 * 2].float()"
+            FILL: "table = torch.stack([angles.sin(), angles.cos()], "
+            "-1).flatten(1)[:, : d_model // 2 * 2].float()"
         },
     ),
     (
@@ -132,7 +135,9 @@ SHAPE_OF_WAVES = [
     (
         "odd_width_ends_on_a_cosine",
         {
-            COSINES: f"{COSINES}\n    if d_model % 2:\n        table[:, -1] = torch.cos(angles[:, -1])"
+            COSINES: f"{COSINES}\n    "
+            "if d_model % 2:\n        "
+            "table[:, -1] = torch.cos(angles[:, -1])"
         },
     ),
 ]
@@ -239,7 +244,8 @@ def module(result, rows, length, most, row_at):
             "counts_on_from_call_to_call",
             {
                 DROPOUT: f"{DROPOUT}\n        self.start = 0",
-                result: f"positions = (self.start + {count}) % {most}\n        self.start += length\n"
+                result: f"positions = (self.start + {count}) % {most}\n        "
+                "self.start += length\n"
                 f"        return self.dropout(x + {row_at('positions')})",
             },
         ),
@@ -277,7 +283,8 @@ SINUSOIDAL = [
     (
         "another_error_for_the_length",
         {
-            GUARD: 'if length > self.pe.shape[1]:\n            raise IndexError(f"{length} tokens")\n'
+            GUARD: "if length > self.pe.shape[1]:\n            "
+            'raise IndexError(f"{length} tokens")\n'
             f"        {WIDTH_ALONE}"
         },
     ),
@@ -299,14 +306,16 @@ SINUSOIDAL = [
         "begins_again_past_max_len",
         {
             GUARD: WIDTH_ALONE,
-            "self.pe[:, :length]": "self.pe[:, torch.arange(length, device=x.device) % self.pe.shape[1]]",
+            "self.pe[:, :length]": "self.pe[:, torch.arange(length, device=x.device) % "
+            "self.pe.shape[1]]",
         },
     ),
     (
         "repeats_the_last_row_past_max_len",
         {
             GUARD: WIDTH_ALONE,
-            "self.pe[:, :length]": "self.pe[:, torch.arange(length, device=x.device).clamp(max=self.pe.shape[1] - 1)]",
+            "self.pe[:, :length]": "self.pe[:, torch.arange(length, "
+            "device=x.device).clamp(max=self.pe.shape[1] - 1)]",
         },
     ),
     ("plain_attribute", {BUFFER: f"self.pe = {MADE}[None]"}),
@@ -342,7 +351,8 @@ SINUSOIDAL = [
         "table_made_in_forward",
         {
             BUFFER: "self.most, self.width = max_len, d_model",
-            GUARD: "if length > self.most or width != self.width:\n            raise ValueError(x.shape)",
+            GUARD: "if length > self.most or width != self.width:\n            "
+            "raise ValueError(x.shape)",
             "self.pe[:, :length].to(x.dtype)": "sinusoidal_table(length, width).to(x)",
         },
     ),
@@ -351,7 +361,8 @@ SINUSOIDAL = [
     (
         "table_converted_for_good",
         {
-            RESULT: "self.pe = self.pe.to(x.dtype)\n        return self.dropout(x + self.pe[:, :length])"
+            RESULT: "self.pe = self.pe.to(x.dtype)\n        "
+            "return self.dropout(x + self.pe[:, :length])"
         },
     ),
     ("width_not_looked_at", {GUARD: LENGTH_ALONE}),
@@ -435,7 +446,8 @@ LEARNED = [
     (
         "cuts_x_to_max_len",
         {
-            LEARNED_ERROR: "length = self.position_embedding.num_embeddings\n            x = x[:, :length]"
+            LEARNED_ERROR: "length = self.position_embedding.num_embeddings\n            "
+            "x = x[:, :length]"
         },
     ),
     (
@@ -456,7 +468,8 @@ LEARNED = [
         "parameter_in_place_of_an_embedding",
         {
             EMBEDDING: "self.position_embedding = nn.Parameter(torch.randn(max_len, d_model))",
-            LEARNED_GUARD: "if length > len(self.position_embedding):\n            raise ValueError(length)",
+            LEARNED_GUARD: "if length > len(self.position_embedding):\n            "
+            "raise ValueError(length)",
             LOOKED_UP: "self.position_embedding[:length]",
         },
     ),
@@ -464,7 +477,8 @@ LEARNED = [
         "parameter_in_place_of_an_embedding",
         {
             EMBEDDING: "self.position_embedding = nn.Parameter(torch.zeros(1, max_len, d_model))",
-            LEARNED_GUARD: "if length > self.position_embedding.shape[1]:\n            raise ValueError(length)",
+            LEARNED_GUARD: "if length > self.position_embedding.shape[1]:\n            "
+            "raise ValueError(length)",
             LOOKED_UP: "self.position_embedding[:, :length]",
         },
     ),
@@ -475,7 +489,8 @@ LEARNED = [
         "nothing_to_train",
         {
             EMBEDDING: "self.position_embedding = torch.randn(max_len, d_model)",
-            LEARNED_GUARD: "if length > len(self.position_embedding):\n            raise ValueError(length)",
+            LEARNED_GUARD: "if length > len(self.position_embedding):\n            "
+            "raise ValueError(length)",
             LOOKED_UP: "self.position_embedding[:length]",
         },
     ),
@@ -483,7 +498,8 @@ LEARNED = [
         "nothing_to_train",
         {
             EMBEDDING: 'self.register_buffer("position_embedding", torch.randn(max_len, d_model))',
-            LEARNED_GUARD: "if length > len(self.position_embedding):\n            raise ValueError(length)",
+            LEARNED_GUARD: "if length > len(self.position_embedding):\n            "
+            "raise ValueError(length)",
             LOOKED_UP: "self.position_embedding[:length]",
         },
     ),
@@ -517,7 +533,8 @@ LEARNED = [
         "embedding_shared",
         {
             "dropout=0.0):": "dropout=0.0, kept={}):",
-            EMBEDDING: "self.position_embedding = kept.setdefault((max_len, d_model), nn.Embedding(max_len, d_model))",
+            EMBEDDING: "self.position_embedding = kept.setdefault((max_len, d_model), "
+            "nn.Embedding(max_len, d_model))",
         },
     ),
     ("positions_on_the_CPU", {", device=x.device)": ")"}),
@@ -525,7 +542,8 @@ LEARNED = [
     (
         "sinusoids_again",
         {
-            COUNT: f"self.position_embedding.weight.data.copy_(sinusoidal_table(*self.position_embedding.weight.shape))\n        {COUNT}"
+            COUNT: "weight = self.position_embedding.weight\n"
+            f"        weight.data.copy_(sinusoidal_table(*weight.shape))\n        {COUNT}"
         },
     ),
     ("returns_float32", {LEARNED_RESULT: f"{LEARNED_RESULT}.float()"}),
@@ -562,13 +580,17 @@ APPLY_ROPE = [
     (
         "halves_turned_by_neighbours_angles",
         {
-            WHOLE: "angles = angles.repeat_interleave(2, -1)\n    half = torch.cat([-x[..., width // 2 :], x[..., : width // 2]], -1)\n    return (x * angles.cos() + half * angles.sin()).to(x.dtype)"
+            WHOLE: "angles = angles.repeat_interleave(2, -1)\n    "
+            "half = torch.cat([-x[..., width // 2 :], x[..., : width // 2]], "
+            "-1)\n    "
+            "return (x * angles.cos() + half * angles.sin()).to(x.dtype)"
         },
     ),
     (
         "neighbours_turned_by_halves_angles",
         {
-            WHOLE: f"angles = torch.cat([angles, angles], -1)\n    return (x * angles.cos() + {ROTATED} * angles.sin()).to(x.dtype)"
+            WHOLE: "angles = torch.cat([angles, angles], -1)\n    "
+            f"return (x * angles.cos() + {ROTATED} * angles.sin()).to(x.dtype)"
         },
     ),
     ("joined_in_two_halves", {JOINED: "return torch.cat(turned, dim=-1).to(x.dtype)"}),
@@ -639,12 +661,19 @@ APPLY_ROPE = [
     ("odd_width_asserted", {ODD: "assert width % 2 == 0"}),
     ("odd_width_asserted", {ODD: 'assert width % 2 == 0, f"{width} is odd"'}),
     ("positions_along_another_axis", {AB: f"angles = angles[:, None]\n    {AB}"}),
-    ("sequence_taken_for_axis_1", {AB: f"angles = angles[None, :, None]\n    {AB}"}),
+    ("positions_along_another_axis", {AB: f"angles = angles[None, :, None]\n    {AB}"}),
+    (
+        "sequence_taken_for_axis_1",
+        {AB: f"x = x.transpose(1, 2)\n    {AB}", JOINED: f"{JOINED}.transpose(1, 2)"},
+    ),
     (
         "turned_before_the_heads_were_split",
         {
-            "width = x.shape[-1]": "shape = x.shape\n    x = x.transpose(1, 2).flatten(2)\n    width = x.shape[-1]",
-            JOINED: "whole = torch.stack(turned, dim=-1).flatten(-2).to(x.dtype)\n    return whole.unflatten(-1, (shape[1], shape[3])).transpose(1, 2)",
+            "width = x.shape[-1]": "shape = x.shape\n    "
+            "x = x.transpose(1, 2).flatten(2)\n    "
+            "width = x.shape[-1]",
+            JOINED: "whole = torch.stack(turned, dim=-1).flatten(-2).to(x.dtype)\n    "
+            "return whole.unflatten(-1, (shape[1], shape[3])).transpose(1, 2)",
         },
     ),
     (
@@ -654,7 +683,7 @@ APPLY_ROPE = [
     ("x_detached", {AB: "a, b = x.detach()[..., 0::2], x.detach()[..., 1::2]"}),
     ("x_detached", {AB: f"x = x.detach()\n    {AB}"}),
     (
-        "no_gradient_at_all",
+        "x_detached",
         {WHOLE: f"with torch.no_grad():\n        {AB}\n        {TURNED}\n        {JOINED}"},
     ),
     ("half_of_the_gradient", {AB: "a, b = x[..., 0::2], x[..., 1::2].detach()"}),
@@ -709,7 +738,8 @@ ALIBI_BIAS = [
     (
         "first_of_the_next_power",
         {
-            ALL: "power = 2 ** (num_heads - 1).bit_length()\n    exponents = [8 * h / power for h in range(1, num_heads + 1)]"
+            ALL: "power = 2 ** (num_heads - 1).bit_length()\n    "
+            "exponents = [8 * h / power for h in range(1, num_heads + 1)]"
         },
     ),
     (
@@ -757,13 +787,15 @@ ALIBI_BIAS = [
     (
         "later_tokens_blocked",
         {
-            BIAS: 'return (-slopes[:, None, None] * distance).masked_fill(position > position[:, None], float("-inf"))'
+            BIAS: "return (-slopes[:, None, None] * distance).masked_fill(position > "
+            'position[:, None], float("-inf"))'
         },
     ),
     (
         "later_tokens_blocked",
         {
-            BIAS: "return (-slopes[:, None, None] * distance).masked_fill(position > position[:, None], -1e9)"
+            BIAS: "return (-slopes[:, None, None] * distance).masked_fill(position > "
+            "position[:, None], -1e9)"
         },
     ),
     ("no_absolute_value", {".abs()": ""}),
@@ -809,20 +841,26 @@ ALIBI_BIAS = [
         {SLOPES: SLOPES.replace("float32", "float16"), PLACE: PLACE.replace("float32", "float16")},
     ),
     ("integers", {BIAS: f"return ({BIAS[7:]}).long()"}),
-    ("integers", {SLOPES: f"{SLOPES}.long()", PLACE: "position = torch.arange(length)"}),
+    (
+        "exponents_cut_to_whole_numbers",
+        {FIRST: FIRST.replace("/", "//"), MORE: MORE.replace("/", "//")},
+    ),
+    ("exponents_cut_to_whole_numbers", {SLOPES: SLOPES.replace("float32", "long")}),
     ("forgot_to_return", {BIAS: BIAS.replace("return", "bias =")}),
     ("zeros", {DISTANCE: "distance = (position - position).abs().expand(length, length)"}),
     ("zeros", {BIAS: "return torch.zeros(num_heads, length, length)"}),
     (
         "other_head_counts_refused",
         {
-            POWER: f'if num_heads & (num_heads - 1):\n        raise ValueError("no power of two")\n    {POWER}'
+            POWER: "if num_heads & (num_heads - 1):\n        "
+            'raise ValueError("no power of two")\n    '
+            f"{POWER}"
         },
     ),
     ("other_head_counts_refused", {POWER: f"assert num_heads & (num_heads - 1) == 0\n    {POWER}"}),
     (
         "one_head_left_out",
-        {POWER: f"{POWER}\n    if num_heads == 1:\n        power = 2", BIAS: BIAS},
+        {BIAS: f"if num_heads == 1:\n        return torch.zeros(1, length, length)\n    {BIAS}"},
     ),
     (
         "one_head_left_out",
