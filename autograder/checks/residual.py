@@ -4,6 +4,7 @@ Expected values come from torch's own LayerNorm and Linear put together by the f
 torch.autograd, or from a property: a branch of zeros, a dropout of everything.
 """
 
+import math
 import re
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from autograder.judge import (
+    Drawn,
     Exercise,
     Failure,
     Subject,
@@ -39,6 +41,26 @@ residual_quiz = quiz("residual_quiz", "cadbda")
 SHAPES = ((2, 3, 5), (4, 7), (6,), (3, 1, 4), (2, 1, 3, 2, 4))
 
 
+# What tells one mistake from another
+
+
+def tensor_or_type(value):
+    """A tensor as it is, and of what was not asked for only what it is: a tuple, a str."""
+    return value if isinstance(value, torch.Tensor) else type_of(value)
+
+
+def entries(report):
+    """A report as it is, and of its values that are neither float nor None only what they are."""
+    if not isinstance(report, dict):
+        return type_of(report)
+    return {
+        name if isinstance(name, str | int) else type_of(name): (
+            one if one is None or isinstance(one, float) else type_of(one)
+        )
+        for name, one in report.items()
+    }
+
+
 # residual
 
 
@@ -46,7 +68,9 @@ SHAPES = ((2, 3, 5), (4, 7), (6,), (3, 1, 4), (2, 1, 3, 2, 4))
 def adds(answer, reference, draw):
     """The result is the sum of `x` and `update`, for any number of axes."""
     x, update, right = torch.tensor([[2.5, 1.0], [-0.4, 3.0], [2.1, 4.0]], device=draw.device)
-    same(answer(x, update), right, "For x = [2.5, 1] and update = [-0.4, 3] the result")
+    with answer.known_by(tensor_or_type):
+        result = answer(x, update)
+    same(result, right, "For x = [2.5, 1] and update = [-0.4, 3] the result")
     for shape in SHAPES:
         x, update = draw.normal(*shape), draw.gain(*shape)
         same(answer(x, update), torch.add(x, update), f"For two tensors of shape {shape} it")
@@ -81,7 +105,8 @@ APART = (((2, 3, 5), (2, 4, 5)), ((2, 3, 5), (3, 2, 5)), ((6, 5), (2, 3, 5)), ((
 def all_refused(answer, pairs, draw):
     """The message for each pair of shapes; Failure for the first that raises no ValueError."""
     # All are tried before any is judged: which ones pass tells one mistake from another.
-    tried = {pair: answer.attempt(tuple(draw.normal(*one) for one in pair)) for pair in pairs}
+    with answer.known_by(tensor_or_type):
+        tried = {pair: answer.attempt(tuple(draw.normal(*one) for one in pair)) for pair in pairs}
     return {
         pair: refuses(outcome, f"x has shape {pair[0]}, update {pair[1]}")
         for pair, outcome in tried.items()
@@ -103,7 +128,9 @@ def refuses_what_does_not_fit(answer, reference, draw):
 @residual.check(points=1, needs=["refuses_what_broadcasting_would_join"])
 def names_both_shapes(answer, reference, draw):
     """The error's message holds both shapes."""
-    for (one, other), message in all_refused(answer, [*JOINED[:5], *APART], draw).items():
+    messages = all_refused(answer, [*JOINED[:5], *APART], draw)
+    answer.note([re.findall(r"\d+", message) for message in messages.values()])
+    for (one, other), message in messages.items():
         said = message.replace(" ", "")
         for shape in (one, other):
             if not any(str(form).replace(" ", "") in said for form in (shape, list(shape))):
@@ -163,15 +190,30 @@ def linear(width):
     return recipe("Linear", width, width)
 
 
-def part(module, name, kind):
-    """The submodule called `name`; Failure where there is none or it is not an nn.`kind`."""
-    found = module.describe().modules
-    if name not in found:
-        has = ", ".join(one for one in found if one and "." not in one) or "none"
-        raise Failure(f"There is no submodule `{name}`; the submodules are: {has}.")
-    if kind not in module.attribute(name).kind().bases:
-        wanted = "the module that was given" if name == "branch" else f"torch's own nn.{kind}"
-        raise Failure(f"`{name}` is of the kind {found[name][0]}; {wanted} was asked for.")
+def parts(module, **kinds):
+    """A description, after a Failure where a submodule is missing or no nn. of its kind.
+
+    Mistakes are told apart by which part is what, and not by the names of others.
+    """
+    with module.aside():
+        found = module.describe()
+    others = [one for one in found.parameters if one.split(".")[0] not in kinds]
+    module.note([[name in found.modules for name in kinds], bool(others)])
+    for name in kinds:
+        if name not in found.modules:
+            has = ", ".join(one for one in found.modules if one and "." not in one) or "none"
+            raise Failure(f"There is no submodule `{name}`; the submodules are: {has}.")
+    for name, kind in kinds.items():
+        with module.aside():
+            bases = module.attribute(name).kind().bases
+        inside = [one for one in found.state if one.startswith(f"{name}.")]
+        module.note([kind in bases, "_DropoutNd" in bases, inside])
+        if kind not in bases:
+            wanted = "the module that was given" if name == "branch" else f"torch's own nn.{kind}"
+            raise Failure(
+                f"`{name}` is of the kind {found.modules[name][0]}; {wanted} was asked for."
+            )
+    return found
 
 
 def module_checks(exercise, formula, written, on_zeros):
@@ -188,10 +230,16 @@ def module_checks(exercise, formula, written, on_zeros):
             answer(width=7, branch=branch(7), dropout=0.75),
         )
         for module, width in zip(modules, (5, 7, 7), strict=True):
-            part(module, "norm", "LayerNorm")
-            part(module, "branch", "RMSNorm")
-            found = module.describe().parameters
+            kinds = {"norm": "LayerNorm", "branch": "RMSNorm"}
+            if module is not modules[0]:  # without a dropout anything may stand there
+                kinds["dropout"] = "Dropout"
+            found = parts(module, **kinds).parameters
             expected = ("norm.weight", "norm.bias", "branch.weight")
+            own = {found[name].storage for name in expected if name in found}
+            extra = [name for name, one in found.items() if one.storage not in own]
+            shapes = [found[name].shape if name in found else None for name in expected]
+            frozen = [name in found and not found[name].requires_grad for name in expected]
+            module.note([shapes, frozen, len(extra)])
             for name in expected:
                 if name not in found:
                     raise Failure(f"There is no parameter `{name}`; there are: {', '.join(found)}.")
@@ -199,8 +247,7 @@ def module_checks(exercise, formula, written, on_zeros):
                     raise Failure(f"`{name}` has shape {found[name].shape}, not ({width},).")
                 if not found[name].requires_grad:
                     raise Failure(f"`{name}` has requires_grad=False, so it would not be trained.")
-            own = {found[name].storage for name in expected}
-            if extra := [name for name, one in found.items() if one.storage not in own]:
+            if extra:
                 raise Failure(f"It also trains {', '.join(extra)}, which the formula has not.")
         given, weight = answer.make(branch(5)), draw.gain(5)
         before = given.attribute("weight")
@@ -210,7 +257,6 @@ def module_checks(exercise, formula, written, on_zeros):
         said = "`branch` is not the module that was given: after a step of that one, its weight"
         same(module.attribute("branch.weight"), weight, said)
         for module, p in zip(modules[1:], (0.25, 0.75), strict=True):
-            part(module, "dropout", "Dropout")
             if module.attribute("dropout.p") != p:
                 raise Failure(f"dropout={p} was given, and `dropout.p` is otherwise.")
 
@@ -221,14 +267,22 @@ def module_checks(exercise, formula, written, on_zeros):
             zeros = {"branch.weight": torch.zeros(width, width), "branch.bias": torch.zeros(width)}
             x = draw.normal(*shape) + 0.5
             expected = formula(x, torch.zeros_like, norm)
-            same(module.load(**zeros)(x), expected, "The branch gives zeros, and the result")
+            with module.known_by(tensor_or_type):
+                result = module.load(**zeros)(x)
+            same(result, expected, "The branch gives zeros, and the result")
 
     def follows_the_formula(answer, reference, draw):
-        for shape in SHAPES:
-            module, norm, branch = around(answer, linear(shape[-1]), shape[-1], draw)
+        for shape, given in [*((shape, (0.0,)) for shape in SHAPES), (SHAPES[0], ())]:
+            module, norm, branch = around(answer, linear(shape[-1]), shape[-1], draw, *given)
             x = 2 * draw.normal(*shape) + 1
-            result = module(x)
-            same(result, formula(x, branch, norm), f"x has shape {shape}, and the result")
+            with module.known_by(tensor_or_type):
+                if shape == SHAPES[0]:
+                    # In eval mode too: an update may be missing in training alone.
+                    module.eval().attempt((x,))
+                    module.train()
+                result = module(x)
+            said = "" if given else ", no `dropout` was given"
+            same(result, formula(x, branch, norm), f"x has shape {shape}{said}, and the result")
 
     def takes_any_branch(answer, reference, draw):
         for kind in (
@@ -246,8 +300,9 @@ def module_checks(exercise, formula, written, on_zeros):
         module, norm, branch = around(answer, recipe("Bilinear", 5, 4, 5), 5, draw)
         expected = formula(x, lambda one: branch(one, extra), norm)
         calls: list[Any] = [((x, extra), {}, "by position"), ((x,), {"input2": extra}, "by name")]
-        for args, kwargs, _ in calls:
-            module.attempt(args, kwargs)  # what works tells one mistake from another
+        # What works tells one mistake from another.
+        for args, kwargs in (*(call[:2] for call in calls), ((x, extra, extra), {})):
+            module.attempt(args, kwargs)
         for args, kwargs, how in calls:
             result = module.call(args, kwargs).value
             same(result, expected, f"The branch takes a second tensor {how}. The result")
@@ -267,13 +322,32 @@ def module_checks(exercise, formula, written, on_zeros):
 
     def drops_feature_by_feature(answer, reference, draw):
         # A row can only be one of 32: each feature of its update dropped or not.
-        p, x = draw.number(0.25, 0.4), draw.normal(240, 5)
+        p, x = draw.number(0.25, 0.35), draw.normal(240, 5)
         module, norm, branch = around(answer, linear(5), 5, draw, p)
-        result, again = module(x), module(x)
-        shape_of(result, x.shape)
         kept = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 5).to(x.device)  # (32, 5)
-        possible = formula(x[:, None], lambda one: branch(one) * kept / (1 - p), norm)
-        off, which = (result[:, None] - possible).abs().amax(-1).min(-1)
+
+        def nearest(result, factor):
+            possible = formula(x[:, None], lambda one: branch(one) * kept * factor, norm)
+            return (result[:, None] - possible).abs().amax(-1).min(-1)
+
+        def drawn(result):
+            """By how many of which entries are dropped, whatever the order in which they were."""
+            if not (isinstance(result, torch.Tensor) and result.shape == x.shape):
+                return result
+            for factor in (1 / (1 - p), 1.0):
+                off, which = nearest(result, factor)
+                if (off < 1e-3).all():
+                    if ((which == 0) | (which == 31)).all():
+                        return [factor, "whole rows"]
+                    if len(which.unique()) == 1:
+                        return [factor, "all rows alike"]
+                    return [factor, Drawn((1 - kept[which]).long())]
+            return result
+
+        with module.known_by(drawn):
+            result, again = module(x), module(x)
+        shape_of(result, x.shape)
+        off, which = nearest(result, 1 / (1 - p))
         if not (off < 1e-3).all():
             raise Failure(
                 f"With `dropout={p:.2f}` in training each feature of the branch's output becomes 0 "
@@ -527,7 +601,9 @@ def names_every_parameter(answer, reference, draw):
         (recipe("Linear", 5, 3), draw.normal(7, 5)),
     ):
         model = Model(answer, kind, draw)
-        report_of(answer(model.there, x), model.start)
+        with answer.known_by(entries):
+            report = answer(model.there, x)
+        report_of(report, model.start)
 
 
 @gradient_report.check(points=2, needs=["names_every_parameter"])
@@ -549,9 +625,10 @@ def says_none_for_frozen_parameters(answer, reference, draw):
     for frozen in (("0.weight", "0.bias"), ("3.weight",)):
         model = Model(answer, SMALL, draw).freeze(*frozen)
         expected, said = model.expected(x), f"{' and '.join(frozen)} frozen"
-        agrees(answer(model.there, x), expected, f"{said}: ")
-        model.with_gradients(draw)
-        agrees(answer(model.there, x), expected, f"{said}, with a `.grad` of an earlier pass: ")
+        with answer.known_by(entries):
+            agrees(answer(model.there, x), expected, f"{said}: ")
+            model.with_gradients(draw)
+            agrees(answer(model.there, x), expected, f"{said}, with a `.grad` of an earlier pass: ")
 
 
 @gradient_report.check(points=1, needs=["measures_gradients"])
@@ -560,7 +637,9 @@ def says_none_where_no_gradient_arrived(answer, reference, draw):
     x, model, spare = draw.normal(7, 5), Model(answer, SMALL, draw), recipe("Linear", 2, 2)
     model.there.assign("0.spare", spare)
     model.here[0].spare = spare.make()
-    agrees(answer(model.there, x), model.expected(x))
+    with answer.known_by(entries):
+        report = answer(model.there, x)
+    agrees(report, model.expected(x))
 
 
 @gradient_report.check(points=1, needs=["measures_gradients"])
@@ -611,14 +690,25 @@ def counts_this_pass_alone(answer, reference, draw):
     first, _, last = model.here
     choices = torch.cartesian_prod(*[torch.tensor([0.0, 2.0])] * 4).to(x.device)
     possible = [model.norms(last(first(x) * kept)) for kept in choices]
-    for _ in range(3):
-        report = answer(model.there, x)
+    with answer.known_by(lambda report: apart(report, possible)):
+        reports = [answer(model.there, x) for _ in range(3)]
+    for report in reports:
         report_of(report, model.start)
         if not any(_agree(report, one) for one in possible):
             raise Failure(
                 "With a dropout in the model no single pass has all of these norms: call the "
                 "model once, and take every gradient from that."
             )
+
+
+def apart(report, possible):
+    """Whether each number is right for some pass, though not for one and the same; else it all."""
+    if isinstance(report, dict) and all(
+        any(_agree({name: one}, {name: right.get(name)}) for right in possible)
+        for name, one in report.items()
+    ):
+        return "of some pass"
+    return report
 
 
 def _agree(report, expected):
@@ -688,10 +778,23 @@ def refuses_a_gradient_that_is_not_finite(answer, reference, draw):
         (*overflowing(answer, draw, [1], 1), "1.weight", "One gradient overflows in a part"),
         (*overflowing(answer, draw, [2], -1), "1.weight", "One has minus infinity in a part"),
     )
-    # All are tried before any is judged: which ones raise tells one mistake from another.
-    tried = [answer.attempt((model.there, x)) for model, x, _, _ in cases]
+    # All are tried before any is judged: which ones raise tells one mistake from another, and so
+    # does whether a number is finite, whichever it is.
+    with answer.known_by(which_are_finite):
+        tried = [answer.attempt((model.there, x)) for model, x, _, _ in cases]
+    errors = [one.error for one in tried if one.error and "ValueError" in one.error["bases"]]
+    answer.note([re.findall(r"\d+(?:\.\w+)*", error["message"])[:1] for error in errors])
     for outcome, (model, _, right, what) in zip(tried, cases, strict=True):
         names_first(outcome, model, right, what)
+
+
+def which_are_finite(report):
+    if not isinstance(report, dict):
+        return type_of(report)
+    return {
+        name: math.isfinite(one) if isinstance(one, float) else type_of(one)
+        for name, one in report.items()
+    }
 
 
 @gradient_report.check(points=2, needs=["refuses_a_gradient_that_is_not_finite"])
@@ -704,7 +807,9 @@ def cleans_up_when_it_raises(answer, reference, draw):
         for before in (False, True):
             model = Model(answer, NORMED, draw).mode(not before, "1")
             given = model.with_gradients(draw) if before else {}
-            if answer.attempt((model.there, x)).error is None:
+            with answer.known_by(lambda report: "a result"):
+                outcome = answer.attempt((model.there, x))
+            if outcome.error is None:
                 raise Failure(f"{when}: no error was raised.")
             model.same_modes(model.modes(), when)
             model.same_gradients(given, when)
@@ -715,8 +820,12 @@ def leaves_model_and_x_untouched(answer, reference, draw):
     """The parameters, what is frozen of them, and `x` are the same after the call."""
     x, model = draw.normal(7, 5), Model(answer, SMALL, draw).freeze("0.bias")
     after = answer.call((model.there, x), after=True).arguments
-    same(after[1], x, "`x` itself was changed: it")
-    found = model.there.describe()
+    with answer.aside():
+        found = model.there.describe()
+    # Not by what was written into them: a step has any size.
+    moved = [not torch.equal(found.state[name], start) for name, start in model.start.items()]
+    answer.note([moved, [one.requires_grad for one in found.parameters.values()]])
+    untouched(after[1], x, "x")
     for name, start in model.start.items():
         same(found.state[name], start, f"`{name}`, after the call,")
         if found.parameters[name].requires_grad != (name != "0.bias"):
@@ -740,7 +849,11 @@ def follows_the_model_s_dtype(answer, reference, draw):
 def follows_the_model_s_device(answer, reference, draw):
     """Everything happens on the device of the model and `x`, so that it runs on a GPU."""
     model = answer.make(SMALL).to(device="meta")
-    answer.on_meta(model, draw.normal(7, 5))
-    for name, one in model.describe(values=False).parameters.items():
+    try:
+        answer.on_meta(model, draw.normal(7, 5))
+    finally:
+        # Seen also when it failed: whether x or the model was moved tells one from the other.
+        found = model.describe(values=False).parameters
+    for name, one in found.items():
         if one.device != "meta":
             raise Failure(f"`{name}` was moved to `{one.device}`: the model stays where it is.")

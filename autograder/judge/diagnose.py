@@ -240,7 +240,12 @@ def _in_order(part: Any) -> Any:
 
 
 def _behind(error: dict[str, Any]) -> Any:
-    """What an error came of: of a None or a tensor on another device, whatever was done with it."""
+    """What an error came of: of a None or a tensor on another device, whatever was done with it.
+
+    Of one that the answer raises itself only which it is.
+    """
+    if _is_its_own(error):
+        return error["type"]
     if is_device_mismatch(error):
         return "another device"
     if error["type"] in ("TypeError", "AttributeError") and "NoneType" in error["message"]:
@@ -255,6 +260,10 @@ def _said(error: dict[str, Any]) -> Any:
 
     Python's own on wrong arguments begins with the function's name: "Mine.__init__() got an …".
     """
-    if re.search(r"(?:^|:\s*)(?:raise|assert)\b", error["code"]):
+    if _is_its_own(error):
         return re.findall(r"\d+(?:\.\w+)*", error["message"])  # "0.weight" is not "0.bias"
     return re.sub(r"^[\w.<>]+(?=\(\) (?:got|missing|takes) )", "", error["message"])
+
+
+def _is_its_own(error: dict[str, Any]) -> bool:
+    return bool(re.search(r"(?:^|:\s*)(?:raise|assert)\b", error["code"]))

@@ -197,6 +197,7 @@ both_tables(
     "You spread the frequencies so that the last one is 1/10000 exactly (dividing by C/2 - 1, as "
     "one library does). The exponent is 2i/C.",
     table_by(power(lambda i, width: i / max((width + 1) // 2 - 1, 1))),
+    table_by(power(lambda i, width: 2 * i / (width - 2) if width != 2 else math.nan)),
 )
 both_tables(
     "frequencies_counted_from_1",
@@ -598,9 +599,12 @@ def asserts_length(self, x):
     assert x.shape[1] <= len(all_rows(self))
 
 
-def index_error(self, x):
-    if x.shape[1] > len(all_rows(self)):
-        raise IndexError("too long")
+def raises(error):
+    def too_long(self, x):
+        if x.shape[1] > len(all_rows(self)):
+            raise error("too long")
+
+    return {"too_long": too_long}
 
 
 LONG = (
@@ -614,7 +618,11 @@ both(
     {"too_long": no_error, "rows": lambda self, x: all_rows(self)[: x.shape[1]]},
 )
 both("length_asserted", LONG + "An `assert` raises AssertionError.", {"too_long": asserts_length})
-both("another_error_for_the_length", LONG + "Yours is another error.", {"too_long": index_error})
+both(
+    "another_error_for_the_length",
+    LONG + "Yours is another error.",
+    *map(raises, (IndexError, RuntimeError, TypeError, Exception)),
+)
 both(
     "refuses_max_len_itself",
     "Exactly `max_len` tokens fit, and you refuse them: test with `>`, not with `>=`.",
@@ -905,29 +913,20 @@ learned.add(
     "parameter_in_place_of_an_embedding",
     "`position_embedding` is a bare nn.Parameter. An nn.Embedding was asked for: its table is "
     "called `position_embedding.weight`, and saved models are loaded by name.",
-    *(
-        type(
-            "Module",
-            (WithoutEmbedding,),
-            {"made": lambda self, rows, width, made=made: made(rows, width)},
-        )
-        for made in (
-            lambda rows, width: nn.Parameter(torch.zeros(rows, width)),
-            lambda rows, width: nn.Parameter(torch.zeros(1, rows, width)),
-        )
+    type(
+        "Module",
+        (WithoutEmbedding,),
+        {"made": lambda self, rows, width: nn.Parameter(torch.zeros(rows, width))},
     ),
 )
 learned.add(
     "embedding_of_another_name",
     "Your embedding has another name. It is called `position_embedding`: saved models are loaded "
     "by name.",
-    *(
-        type(
-            "Module",
-            (WithoutEmbedding,),
-            {"name": name, "made": lambda self, rows, width: nn.Embedding(rows, width)},
-        )
-        for name in ("pos_embedding", "embedding", "positional_embedding", "pos_emb", "pe", "wpe")
+    type(
+        "Module",
+        (WithoutEmbedding,),
+        {"name": "pos_emb", "made": lambda self, rows, width: nn.Embedding(rows, width)},
     ),
 )
 learned.add(
@@ -979,7 +978,6 @@ learned.add(
     "a_row_too_many",
     "Your embedding has max_len + 1 rows or more. The positions 0 to max_len - 1 need max_len.",
     with_embedding(lambda rows, width: nn.Embedding(rows + 1, width)),
-    with_embedding(lambda rows, width: nn.Embedding(rows + 2, width)),
 )
 learned.add(
     "rows_and_width_exchanged",
@@ -989,10 +987,7 @@ learned.add(
 learned.add(
     "max_len_ignored",
     "The `max_len` you are given is not used: the number of rows is always the same.",
-    *(
-        with_embedding(lambda rows, width, most=most: nn.Embedding(most, width))
-        for most in (4096, 512, 1024)
-    ),
+    with_embedding(lambda rows, width: nn.Embedding(4096, width)),
 )
 
 
@@ -1111,13 +1106,21 @@ def rotate_neighbours(x):
     return torch.stack([-x[..., 1::2], x[..., 0::2]], -1).flatten(-2)
 
 
-def rope_in_full(rotate, widen):
-    """x · cos + rotate(x) · sin, the angles widened from D/2 to D."""
+def rope_in_full(rotate, widen, of_features=None):
+    """x · cos + rotate(x) · sin, the angles widened from D/2 to D.
+
+    Or with angles by `of_features(j, D)`, an exponent for each feature j.
+    """
 
     def rope(x, positions, base=10000.0):
         if x.shape[-1] % 2:
             raise ValueError("odd width")
-        angle = widen(angles(x, positions, base))
+        if of_features:
+            exponents = [of_features(j, x.shape[-1]) for j in range(x.shape[-1])]
+            angle = torch.tensor([float(base) ** -one for one in exponents], device=x.device)
+            angle = positions.to(wide(x))[:, None] * angle
+        else:
+            angle = widen(angles(x, positions, base))
         return (x * angle.cos() + rotate(x) * angle.sin()).to(x.dtype)
 
     return rope
@@ -1254,6 +1257,7 @@ for name, sentence, answers in (
         "Every token is turned by the same angle. Token t has the angle of positions[t].",
         [
             with_positions(lambda x, positions: positions[-1:].expand_as(positions)),
+            with_positions(lambda x, positions: positions[:1].expand_as(positions)),
             with_positions(lambda x, positions: torch.full_like(positions, len(positions))),
         ],
     ),
@@ -1293,7 +1297,10 @@ for name, sentence, answers in (
     (
         "last_frequency_at_the_end",
         "You spread the frequencies so that the last one is 1/base exactly. The exponent is 2i/D.",
-        [with_exponent(lambda i, width: i / max(width // 2 - 1, 1))],
+        [
+            with_exponent(lambda i, width: i / max(width // 2 - 1, 1)),
+            with_exponent(lambda i, width: 2 * i / (width - 2) if width > 2 else math.nan),
+        ],
     ),
     (
         "slowest_pair_first",
@@ -1311,11 +1318,9 @@ for name, sentence, answers in (
         "angles.",
         [
             rope_in_full(
-                rotate_neighbours,
-                lambda angle: torch.stack(
-                    [angle, 0.5 * (angle + F.pad(angle[..., 1:], (0, 1)))], -1
-                ).flatten(-2),
-            ),
+                rotate_neighbours, lambda angle: angle, lambda j, width, step=step: step * j / width
+            )
+            for step in (1, 2)
         ],
     ),
     (
@@ -1328,6 +1333,15 @@ for name, sentence, answers in (
                     x[..., 2 * ((x.shape[-1] + 2) // 4) :],
                 ],
                 -1,
+            ),
+            with_angles(
+                lambda angle: torch.cat(
+                    [
+                        angle[:, : (angle.shape[1] + 1) // 2],
+                        0 * angle[:, (angle.shape[1] + 1) // 2 :],
+                    ],
+                    1,
+                )
             ),
         ],
     ),
@@ -1479,29 +1493,24 @@ def changes_x_in_place(x, positions, base=10000.0):
     return x
 
 
-@apply_rope(
-    "You cut x out of the gradient (`.detach()`, `.data` or numpy), so queries and keys would "
-    "learn nothing.",
-    "x_detached",
-)
-def rope_detached(x, positions, base=10000.0):
-    return right_apply_rope(x.detach(), positions, base).requires_grad_()
-
-
-@apply_rope(
-    "You computed under `no_grad`. The angles need no gradient, but x does.", "no_gradient_at_all"
-)
 def rope_without_gradient(x, positions, base=10000.0):
     with torch.no_grad():
         return right_apply_rope(x, positions, base)
 
 
-@apply_rope("You cut one half of the pair out of the gradient.", "half_of_the_gradient")
-def rope_half_detached(x, positions, base=10000.0):
-    if x.shape[-1] % 2:
-        raise ValueError("odd width")
-    a, b = neighbours(x)
-    return interleave(*turn(a, b.detach(), angles(x, positions, base))).to(x.dtype)
+apply_rope.add(
+    "x_detached",
+    "You cut x out of the gradient (`.detach()`, `.data`, numpy, or `no_grad`), so queries and "
+    "keys would learn nothing.",
+    rope_without_gradient,
+    lambda x, positions, base=10000.0: rope_without_gradient(x, positions, base).requires_grad_(),
+)
+apply_rope.add(
+    "half_of_the_gradient",
+    "You cut one half of the pair out of the gradient.",
+    rope_by(turn=lambda a, b, angle: turn(a, b.detach(), angle)),
+    rope_by(turn=lambda a, b, angle: turn(a.detach(), b, angle)),
+)
 
 
 def rope_promotes(x, positions, base=10000.0):
@@ -1511,11 +1520,11 @@ def rope_promotes(x, positions, base=10000.0):
     return interleave(*turn(a, b, angles(x, positions, base, dtype=torch.float32)))
 
 
-@apply_rope("The result is float64. It has x's dtype: end with `.to(x.dtype)`.", "returns_float64")
-def rope_returns_float64(x, positions, base=10000.0):
-    return right_apply_rope(x.double(), positions, base)
-
-
+apply_rope.add(
+    "returns_float64",
+    "The result is float64. It has x's dtype: end with `.to(x.dtype)`.",
+    lambda x, positions, base=10000.0: right_apply_rope(x.double(), positions, base),
+)
 apply_rope.add(
     "returns_float32",
     "For a float16 or bfloat16 x the result is float32, since the cosines are. It has x's dtype: "
@@ -1554,13 +1563,13 @@ def rope_forgot_to_return(x, positions, base=10000.0):
     right_apply_rope(x, positions, base)
 
 
-@apply_rope(
+apply_rope.add(
+    "pairs_not_joined",
     "You returned the two halves of the pairs. Put each feature back in its place: stack them on a "
     "new last axis, then flatten the last two.",
-    "pairs_not_joined",
+    rope_by(join=lambda a, b: torch.stack([a, b], -1)),
+    lambda x, positions, base=10000.0: turn(*neighbours(x), angles(x, positions, base)),
 )
-def pairs_not_joined(x, positions, base=10000.0):
-    return rope_by(join=lambda a, b: torch.stack([a, b], -1))(x, positions, base)
 
 
 # alibi_bias
@@ -1662,9 +1671,10 @@ for name, sentence, answers in (
     ),
     (
         "power_above_H",
-        "Your P is above H where log2(H) is rounded up (`round`, `math.ceil`). Take the next lower "
-        "power, `2 ** math.floor(math.log2(H))`.",
+        "Your P is above H: log2(H) is rounded up (`round`, `math.ceil`, `bit_length`). Take the "
+        "next lower power, `2 ** math.floor(math.log2(H))`.",
         [
+            alibi_by(lambda heads: rounded_power(heads, lambda log: math.floor(log) + 1)),
             alibi_by(lambda heads: rounded_power(heads, math.ceil)),
             alibi_by(lambda heads: rounded_power(heads, round)),
             alibi_by(lambda heads: rounded_power(heads, round)[:heads]),
@@ -1684,7 +1694,15 @@ for name, sentence, answers in (
     (
         "last_slopes_of_the_double",
         "You took every other slope of 2P from its end. Begin with its first.",
-        [other_counts(lambda power: geometric(2 * power)[0::2][::-1])],
+        [
+            other_counts(lambda power: geometric(2 * power)[0::2][::-1]),
+            alibi_by(
+                lambda heads: (
+                    geometric(lower_power(heads))
+                    + geometric(2 * lower_power(heads))[0::2][2 * lower_power(heads) - heads :]
+                )
+            ),
+        ],
     ),
     (
         "slopes_sorted",
@@ -1715,6 +1733,12 @@ for name, sentence, answers in (
         [alibi_by(lambda heads: [2.0**-h for h in range(1, heads + 1)])],
     ),
     (
+        "exponents_cut_to_whole_numbers",
+        "Your exponents are whole numbers, cut by `//`, `int` or an integer dtype. With 16 heads "
+        "the first is -1/2: divide with `/`.",
+        [alibi_by(lambda heads: [2.0 ** math.ceil(math.log2(one)) for one in usual_slopes(heads)])],
+    ),
+    (
         "slopes_of_e",
         "Your slopes are powers of e. They are powers of 2.",
         [alibi_by(lambda heads: [math.exp(math.log2(one)) for one in usual_slopes(heads)])],
@@ -1737,7 +1761,7 @@ for name, sentence, answers in (
         "later_tokens_blocked",
         "You blocked later tokens with -infinity or a huge number. That is a mask's job, in lesson "
         "5; here the distance is abs(i - j) on both sides.",
-        [alibi_by(distance=above(value)) for value in (math.inf, 1e9)],
+        [alibi_by(distance=above(math.inf))],
     ),
     (
         "no_absolute_value",
@@ -1805,7 +1829,10 @@ for name, sentence, answers in (
     (
         "slopes_alone",
         "You returned the slopes. Multiply each by minus the distances, a (T, T) matrix.",
-        [lambda num_heads, length: -right_alibi_bias(num_heads, 2)[:, 0, 1]],
+        [
+            lambda num_heads, length: -right_alibi_bias(num_heads, 2)[:, 0, 1],
+            lambda num_heads, length: right_alibi_bias(num_heads, 2)[:, 0, 1],
+        ],
     ),
     (
         "slopes_along_a_wrong_axis",
@@ -1866,6 +1893,12 @@ def refuses_other_counts(error):
     return alibi
 
 
+def refuses_one_head(num_heads, length):
+    if num_heads == 1:
+        raise ValueError("one head")
+    return right_alibi_bias(num_heads, length)
+
+
 alibi_bias.add(
     "other_head_counts_refused",
     "Every head count is allowed. One that is no power of two takes the slopes of the next lower "
@@ -1880,6 +1913,7 @@ alibi_bias.add(
         alibi_by(lambda heads, one=one: usual_slopes(heads) if heads > 1 else [one])
         for one in (1.0, 0.5, 0.0)
     ),
+    refuses_one_head,
 )
 
 

@@ -216,6 +216,7 @@ residual.add(
     "first_and_last_axis_compared",
     "You compared the first and the last axis. All axes have to agree, also those between.",
     refusing(lambda x, u: x.shape[:1] == u.shape[:1] and x.shape[-1:] == u.shape[-1:]),
+    refusing(lambda x, u: x.shape[0] == u.shape[0] and x.shape[-1] == u.shape[-1]),
 )
 residual.add(
     "number_of_axes_compared",
@@ -239,6 +240,7 @@ residual.add(
     "only_the_update_compared",
     "You compared the result's shape with the update's. An x of (2, 1, 5) is stretched to it.",
     refusing(lambda x, u: _can_add(x, u) and torch.broadcast_shapes(x.shape, u.shape) == u.shape),
+    refusing(lambda x, u: not _can_add(x, u) or (x + u).shape == u.shape),
 )
 residual.add(
     "only_axes_of_length_one_refused",
@@ -465,7 +467,11 @@ both(
 both(
     "branch_missing",
     "The branch is never called.",
-    [lambda m, x, branch: x, lambda m, x, branch: x + m.dropout(m.norm(x))],
+    [
+        lambda m, x, branch: x,
+        lambda m, x, branch: x + m.dropout(m.norm(x)),
+        lambda m, x, branch: m.dropout(m.norm(x)),
+    ],
     [
         lambda m, x, branch: m.norm(x),
         lambda m, x, branch: m.norm(x + m.dropout(x)),
@@ -597,14 +603,16 @@ both(
 )
 
 
-def dropping(name, sentence, drop):
-    """Add a slip inside the dropout itself: `drop(m, update)` in the place of `m.dropout`."""
-    both(
-        name,
-        sentence,
-        lambda m, x, branch: x + drop(m, branch(m.norm(x))),
-        lambda m, x, branch: m.norm(x + drop(m, branch(x))),
-    )
+def dropping(name, sentence, *drops):
+    """Add slips inside the dropout itself: `drop(m, update)` in the place of `m.dropout`."""
+
+    def in_pre(drop):
+        return lambda m, x, branch: x + drop(m, branch(m.norm(x)))
+
+    def in_post(drop):
+        return lambda m, x, branch: m.norm(x + drop(m, branch(x)))
+
+    both(name, sentence, [*map(in_pre, drops)], [*map(in_post, drops)])
 
 
 dropping(
@@ -621,12 +629,13 @@ dropping(
 dropping(
     "fixed_probability",
     "The `dropout` you were given is not used: your probability is a fixed one.",
-    lambda m, update: F.dropout(update, 0.1, m.training) if m.dropout.p else update,
+    lambda m, update: F.dropout(update, 0.1, m.training),
+    lambda m, update: F.dropout(update, 0.5, m.training),
 )
 dropping(
     "keep_probability",
     "You took `dropout` for the probability to keep a feature. It is the probability to drop it.",
-    lambda m, update: F.dropout(update, 1 - m.dropout.p if m.dropout.p else 0.0, m.training),
+    lambda m, update: F.dropout(update, 1 - m.dropout.p, m.training),
 )
 dropping(
     "not_scaled",
@@ -699,13 +708,11 @@ def renamed(right: Any, old, new):
     return Module
 
 
-def functional_dropout(right: Any):
+def without_norm(right: Any):
     class Module(right):
         def __init__(self, width, branch, dropout=0.0):
             super().__init__(width, branch, dropout)
-            del self.dropout
-            drop = lambda update: F.dropout(update, dropout, self.training)  # noqa: E731
-            object.__setattr__(self, "dropout", drop)
+            object.__setattr__(self, "norm", self._modules.pop("norm"))
 
     return Module
 
@@ -713,22 +720,22 @@ def functional_dropout(right: Any):
 for catalogue, right in BOTH:
     catalogue.add(
         "norm_named_otherwise",
-        "The norm is not called `norm`. Saved weights are loaded by name, so the names are part of "
-        "what is asked for.",
-        *(renamed(right, "norm", new) for new in ("ln", "layer_norm", "layernorm", "ln1", "norm1")),
+        "No layer is called `norm`: yours has another name, or there is none. Saved weights are "
+        "loaded by name, so the names are part of what is asked for.",
+        renamed(right, "norm", "ln"),
+        without_norm(right),
     )
     catalogue.add(
         "branch_named_otherwise",
         "The branch is not called `branch`. Saved weights are loaded by name, so the names are "
         "part of what is asked for.",
-        *(renamed(right, "branch", new) for new in ("sublayer", "fn", "module", "layer", "net")),
+        renamed(right, "branch", "sublayer"),
     )
     catalogue.add(
         "no_layer_called_dropout",
         "There is no layer called `dropout`: yours has another name, or is a number that you give "
         "to `F.dropout`. Make it in `__init__`: `self.dropout = nn.Dropout(dropout)`.",
-        *(renamed(right, "dropout", new) for new in ("drop", "dropout_layer")),
-        functional_dropout(right),
+        renamed(right, "dropout", "drop"),
     )
 
 
@@ -878,6 +885,10 @@ def takes_too_little(catalogue, right: Any):
         def forward(self, x, other=None, **kwargs):
             return super().forward(x, *([] if other is None else [other]), **kwargs)
 
+    class OneMoreAlone(right):
+        def forward(self, x, other=None):
+            return super().forward(x, *([] if other is None else [other]))
+
     catalogue.add(
         "takes_no_further_arguments",
         "`forward` takes x alone. Let it take `*args, **kwargs`, and hand both on to the branch.",
@@ -897,6 +908,7 @@ def takes_too_little(catalogue, right: Any):
         "takes_one_more_argument",
         "`forward` takes one further argument. There may be any number: `*args, **kwargs`.",
         OneMore,
+        OneMoreAlone,
     )
 
 
@@ -1144,7 +1156,7 @@ losses(
     "random_input",
     "You made an input of your own. The pass runs on x.",
     lambda model, x: model(torch.ones_like(x)).square().mean(),
-    lambda model, x: model(torch.zeros_like(x)).square().mean(),
+    lambda model, x: model(torch.randn_like(x)).square().mean(),
 )
 measures(
     "squared_norm",
@@ -1203,7 +1215,6 @@ measures(
     "tensors_for_floats",
     "The values are tensors. `.item()` or `float(...)` makes a float of one number.",
     lambda gradient: gradient.norm(),
-    lambda gradient: gradient,
 )
 measures("strings_for_floats", "The values are strings. A float is asked for.", lambda one: "0.1")
 measures(
@@ -1235,7 +1246,6 @@ gradient_report.add(
     "word_for_none",
     "You put a word where no gradient arrived. That is None.",
     report_by(none="None"),
-    report_by(none="frozen"),
 )
 
 
@@ -1311,7 +1321,6 @@ changed(
     "list_for_dict",
     "You returned a list. A dict from names to norms is asked for.",
     lambda report, model: list(report.items()),
-    lambda report, model: list(report.values()),
 )
 changed(
     "total_added",
@@ -1429,13 +1438,19 @@ def nothing(model):
     pass
 
 
-def by_backward(before=clear, after=clear, loss=mean_square, guard=refuse, backward=None):
-    """A report by `loss.backward()`, with `before` and `after` it done to the model."""
+def by_backward(before=clear, after=clear, guard=refuse, backward=None, frozen=True):
+    """A report by `loss.backward()`, with `before` and `after` it done to the model.
+
+    The `.grad` of `frozen` parameters is read too.
+    """
 
     def function(model, x):
         before(model)
-        (backward or torch.Tensor.backward)(loss(model, x))
-        found = {name: one.grad for name, one in model.named_parameters()}
+        (backward or torch.Tensor.backward)(mean_square(model, x))
+        found = {
+            name: one.grad if frozen or one.requires_grad else None
+            for name, one in model.named_parameters()
+        }
         guard(found)
         report = {name: None if one is None else length(one) for name, one in found.items()}
         after(model)
@@ -1473,6 +1488,7 @@ gradient_report.add(
     "`backward` adds to `.grad`. You clear neither before nor after, so earlier gradients are in "
     "your numbers, and yours stay behind.",
     by_backward(before=nothing, after=nothing),
+    by_backward(before=nothing, after=nothing, frozen=False),
 )
 gradient_report.add(
     "zeros_left_behind",
@@ -1480,6 +1496,7 @@ gradient_report.add(
     "stood. An optimizer with momentum moves on zeros too.",
     lambda model, x: _with_zeros_after(model, x),
     by_backward(after=set_to_zero),
+    lambda model, x: set_to_zero(model) or right_report(model, x),
 )
 
 
@@ -1498,28 +1515,40 @@ gradient_report.add(
 )
 
 
-@gradient_report(
+def _kept(always, frozen=True):
+    """Adds to the `.grad` it kept and puts that back: `always`, or when nothing is raised."""
+
+    def function(model, x):
+        before = {one: one.grad for one in model.parameters()}
+        done = False
+        try:
+            report = by_backward(before=nothing, after=nothing, frozen=frozen)(model, x)
+            done = True
+        finally:
+            if done or always:
+                for one, gradient in before.items():
+                    one.grad = gradient
+        return report
+
+    return function
+
+
+gradient_report.add(
+    "kept_without_clearing",
     "You kept the earlier `.grad` without clearing it. `backward` adds into that very tensor, so "
-    "what you put back is changed, and your numbers hold both. Keep it, then set `.grad` to None."
+    "what you put back is changed, and your numbers hold both. Keep it, then set `.grad` to None.",
+    _kept(always=True),
+    _kept(always=False),
+    _kept(always=False, frozen=False),
 )
-def kept_without_clearing(model, x):
-    before = {name: one.grad for name, one in model.named_parameters()}
-    try:
-        return by_backward(before=nothing, after=nothing)(model, x)
-    finally:
-        for name, one in model.named_parameters():
-            one.grad = before[name]
 
 
 @gradient_report(
-    "Every earlier gradient came back as zeros or changed. Either leave `.grad` alone, or put "
-    "back what was there."
+    "Earlier gradients came back changed. Either leave `.grad` alone, or put back what was there."
 )
 def earlier_gradients_changed(model, x):
     report = right_report(model, x)
-    for one in model.parameters():
-        if one.grad is not None:
-            one.grad.mul_(2)
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     return report
 
 
@@ -1653,6 +1682,13 @@ guards(
     "The error names the model's first parameter, whatever its gradient. Name the first one whose "
     "gradient is not finite.",
     raising(lambda found: next(iter(found)) if first_not_finite(found) else None),
+    raising(
+        lambda found: (
+            next(name for name, one in found.items() if one is not None)
+            if first_not_finite(found)
+            else None
+        )
+    ),
 )
 for other in (RuntimeError, AssertionError, FloatingPointError, Exception):
     guards(
@@ -1663,19 +1699,23 @@ for other in (RuntimeError, AssertionError, FloatingPointError, Exception):
     )
 
 
-def _loss_guarded(model, x):
-    loss = mean_square(model, x)
-    if not loss.isfinite():
-        raise ValueError("the loss is not finite")
-    return loss
+def _loss_guarded(words):
+    def loss_of(model, x):
+        loss = mean_square(model, x)
+        if not loss.isfinite():
+            raise ValueError(words.format(next(iter(model.named_parameters()))[0]))
+        return loss
+
+    return loss_of
 
 
 gradient_report.add(
     "looks_at_the_loss",
     "You looked at the loss. A finite loss can have a gradient that is not: look at each gradient, "
     "and name the parameter.",
-    report_by(loss=_loss_guarded, guard=nothing),
-    report_by(loss=_loss_guarded),
+    report_by(loss=_loss_guarded("the loss is not finite"), guard=nothing),
+    report_by(loss=_loss_guarded("the loss is not finite")),
+    report_by(loss=_loss_guarded("{} is not finite"), guard=nothing),
 )
 
 
@@ -1687,25 +1727,49 @@ def bad_values_replaced(model, x):
     return report_by(guard=nothing, measure=lambda one: length(one.nan_to_num()))(model, x)
 
 
-@gradient_report(
-    "You caught the error (`except`) and went on. It has to reach the caller: `finally` cleans up "
-    "and lets it pass."
-)
-def errors_swallowed(model, x):
+def _swallowed(model, x):
     try:
         return right_report(model, x)
     except Exception:
         return None
 
 
-@gradient_report(
-    "You skipped gradients that are not finite. They raise a ValueError.", name="bad_values_skipped"
+def _model_s_errors_swallowed(model, x):
+    try:
+        model(x)
+    except Exception:
+        return None
+    return right_report(model, x)
+
+
+gradient_report.add(
+    "errors_swallowed",
+    "You caught the error (`except`) and went on. It has to reach the caller: `finally` cleans up "
+    "and lets it pass.",
+    _swallowed,
+    _model_s_errors_swallowed,
 )
-def bad_values_none(model, x):
+
+
+def _skipped(model, x):
     def measure(one):
         return length(one) if one.isfinite().all() else None
 
     return report_by(guard=nothing, measure=measure)(model, x)
+
+
+def _left_out(model, x):
+    found = gradients(model, x)
+    kept = {name: one for name, one in found.items() if one is None or one.isfinite().all()}
+    return {name: None if one is None else length(one) for name, one in kept.items()}
+
+
+gradient_report.add(
+    "bad_values_skipped",
+    "You skipped gradients that are not finite. They raise a ValueError.",
+    _skipped,
+    _left_out,
+)
 
 
 # The model and x themselves
@@ -1733,11 +1797,6 @@ def _step(model, x):
                 one -= 0.01 * found[name]
 
 
-def _normalize(model, x):
-    with torch.no_grad():
-        x -= x.mean()
-
-
 _after(
     "takes_a_step",
     "The weights were changed: a report takes no step of an optimizer.",
@@ -1748,12 +1807,32 @@ _after(
     "You switched `requires_grad` on. Frozen parameters stay frozen.",
     lambda model, x: model.requires_grad_(),
 )
-_after(
+
+
+def _frozen_afterwards(model, x):
+    trained = [one for one in model.parameters() if one.requires_grad]
+    report = right_report(model, x) if trained else dict.fromkeys(dict(model.named_parameters()))
+    model.requires_grad_(False)
+    return report
+
+
+def _frozen_and_stopped_by_it(model, x):
+    report = right_report(model, x)
+    model.requires_grad_(False)
+    return report
+
+
+gradient_report.add(
     "freezes_the_model",
     "You switched `requires_grad` off. The model has to train on.",
-    lambda model, x: model.requires_grad_(False),
+    _frozen_afterwards,
+    _frozen_and_stopped_by_it,
 )
-_after("changes_x", "x itself was changed. Make a new tensor.", _normalize)
+_after(
+    "changes_x",
+    "x itself was changed. Make a new tensor.",
+    lambda model, x: x.detach().zero_(),
+)
 
 
 @gradient_report(
@@ -1804,13 +1883,12 @@ def stopped_by_an_unused_parameter(model, x):
     }
 
 
-@gradient_report(
-    "You asked for gradients under `no_grad`, so there is no graph to run back through."
+gradient_report.add(
+    "no_graph",
+    "You asked for gradients under `no_grad`, so there is no graph to run back through.",
+    lambda model, x: mean_square(model, x).detach().backward(),
+    lambda model, x: dict.fromkeys(right_report(model, x)),
 )
-def no_graph(model, x):
-    with torch.no_grad():
-        loss = mean_square(model, x)
-    loss.backward()
 
 
 @gradient_report(
@@ -1835,11 +1913,12 @@ def gradients_switched_on_for_x(model, x):
     return right_report(model, x.requires_grad_())
 
 
-@gradient_report(
-    "You moved the model to the CPU. It stays where it is: whoever called you trains it there."
+gradient_report.add(
+    "model_moved_to_the_cpu",
+    "You moved the model to the CPU. It stays where it is: whoever called you trains it there.",
+    lambda model, x: right_report(model.cpu(), x.cpu()),
+    lambda model, x: right_report(model.cpu(), x),
 )
-def model_moved_to_the_cpu(model, x):
-    return right_report(model.cpu(), x.cpu())
 
 
 gradient_report.add(
@@ -1847,6 +1926,8 @@ gradient_report.add(
     "You converted the model (`.float()`, `.double()`). It has its own dtype, and the way back is "
     "no way: digits are lost.",
     lambda model, x: right_report(model.float(), x.float()),
+    lambda model, x: right_report(model.float(), x),
+    lambda model, x: right_report(model.double(), x.double()),
     lambda model, x: _in_float32(model, x),
 )
 
