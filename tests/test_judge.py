@@ -270,8 +270,9 @@ def test_an_error_raised_in_the_line_of_its_condition_is_the_answers_own():
 
 
 @pytest.mark.parametrize("code", ["raise ValueError(", "if a != b: raise ValueError(", "assert a"])
-def test_of_an_error_the_answer_raises_the_words_do_not_count(code):
-    assert _said({"code": code, "message": "(2, 3) at 0.weight."}) == ""
+def test_of_an_error_the_answer_raises_numbers_and_names_count(code):
+    said = _said({"code": code, "message": "(2, 3) at 0.weight."})
+    assert said == ["2", "3", "0.weight"]
     assert _said({"code": "raised = a + b", "message": "torch's own words"}) == "torch's own words"
 
 

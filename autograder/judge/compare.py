@@ -148,13 +148,6 @@ def _from_their_mean(one: torch.Tensor, other: torch.Tensor) -> float:
     return float(sum(torch.special.xlogy(share, share / whole) for share, whole in parts if whole))
 
 
-def was_changed(after: Any, before: torch.Tensor) -> bool:
-    """Whether `after` is not a tensor with the values of `before`."""
-    if not (isinstance(after, torch.Tensor) and after.shape == before.shape):
-        return True
-    return not torch.equal(after.nan_to_num(7.0), before.nan_to_num(7.0))
-
-
 def alike(one: Any, other: Any) -> bool:
     """Whether two replies of an agent show the same behaviour."""
     if isinstance(one, Drawn) and isinstance(other, Drawn):

@@ -1568,7 +1568,7 @@ apply_rope.add(
     "You returned the two halves of the pairs. Put each feature back in its place: stack them on a "
     "new last axis, then flatten the last two.",
     rope_by(join=lambda a, b: torch.stack([a, b], -1)),
-    lambda x, positions, base=10000.0: turn(*neighbours(x), angles(x, positions, base)),
+    lambda x, positions, base=10000.0: turn(x[..., ::2], x[..., 1::2], angles(x, positions, base)),
 )
 
 
