@@ -99,13 +99,18 @@ def shape_of(got: Any, shape: Sequence[int], what: str = "The result") -> None:
 
 def untouched(after: Any, before: torch.Tensor, what: str) -> None:
     """Fail unless the argument `what` still has the values it came with."""
-    if not (isinstance(after, torch.Tensor) and after.shape == before.shape) or not torch.equal(
-        after.nan_to_num(7.0), before.nan_to_num(7.0)
-    ):
+    if was_changed(after, before):
         raise Failure(
             f"`{what}` itself was changed. In-place operations (`-=`, `/=`, `mul_`, `out=`) write "
             "into the caller's tensor; make a new one."
         )
+
+
+def was_changed(after: Any, before: torch.Tensor) -> bool:
+    """Whether `after` is not a tensor with the values of `before`."""
+    if not (isinstance(after, torch.Tensor) and after.shape == before.shape):
+        return True
+    return not torch.equal(after.nan_to_num(7.0), before.nan_to_num(7.0))
 
 
 def alike(one: Any, other: Any) -> bool:

@@ -8,12 +8,21 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+import torch
+
 from autograder.judge.agent import Agent
-from autograder.judge.compare import alike
+from autograder.judge.compare import alike, was_changed
 from autograder.judge.draw import Draw
 from autograder.judge.exercise import Check, Exercise, Mistake
 from autograder.judge.renaming import Renaming
-from autograder.judge.subject import Failure, LinkLost, LocalLink, Recorder, Subject
+from autograder.judge.subject import (
+    Failure,
+    LinkLost,
+    LocalLink,
+    Recorder,
+    Subject,
+    is_device_mismatch,
+)
 
 
 def run_check(
@@ -158,15 +167,27 @@ def behaviour(reply: dict[str, Any]) -> dict[str, Any]:
     """What of a reply tells two answers apart: names of classes, lines and prints do not."""
     if reply["ruled_out"]:
         return {"ruled_out": True}
-    error = reply["error"] and (reply["error"]["type"], _said(reply["error"]))
+    error = reply["error"] and _behind(reply["error"])
     value = reply["value"]
     if isinstance(value, dict) and "module" in value:
         value = {key: _in_order(value[key]) for key in value if key not in ("bases", "modules")}
     return {
         "value": value,
         "error": error,
-        **{key: reply.get(key) for key in ("arguments", "gradients", "parameters")},
+        "changed": _changed(reply.get("given"), reply.get("arguments")),
+        **{key: reply.get(key) for key in ("gradients", "parameters")},
     }
+
+
+def _changed(before: Any, after: Any) -> Any:
+    """Which of the tensors that were handed over a call changed, whatever to."""
+    if isinstance(before, torch.Tensor):
+        return was_changed(after, before)
+    if isinstance(before, list | tuple) and isinstance(after, list | tuple):
+        return [_changed(*pair) for pair in zip(before, after, strict=False)]
+    if isinstance(before, dict) and isinstance(after, dict):
+        return {key: _changed(before[key], after.get(key)) for key in before}
+    return None
 
 
 def _in_order(part: Any) -> Any:
@@ -178,6 +199,17 @@ def _in_order(part: Any) -> Any:
         [*row[:5], *(numbers.setdefault(str(one), len(numbers)) for one in row[5:])]
         for row in sorted(part, key=str)
     ]
+
+
+def _behind(error: dict[str, Any]) -> Any:
+    """What an error came of: of a None or a tensor on another device, whatever was done with it."""
+    if is_device_mismatch(error):
+        return "another device"
+    if error["type"] in ("TypeError", "AttributeError") and "NoneType" in error["message"]:
+        return "None"
+    if error["type"] == "UnboundLocalError":
+        return "a name without a value"
+    return error["type"], _said(error)
 
 
 def _said(error: dict[str, Any]) -> Any:

@@ -117,6 +117,8 @@ class Recorder:
         if request["do"] == "call" and request.get("seed") is None:
             request = {**request, "seed": len(self.replies)}
         reply = self._link.perform(request)
+        if reply.get("arguments"):
+            reply = {**reply, "given": (request["args"], request["kwargs"])}
         self.left_traces |= request["do"] == "load" or isinstance(reply["value"], Handle)
         if self.keeps:
             self.replies.append(reply)
@@ -232,7 +234,7 @@ class Subject:
         """
         outcome = self.attempt(args, kwargs, meta=True)
         if outcome.error:
-            if _is_device_mismatch(outcome.error):
+            if is_device_mismatch(outcome.error):
                 raise Failure(
                     "On a GPU this fails: a tensor was left on the CPU. "
                     + explain(outcome.error, self._name)
@@ -413,7 +415,8 @@ def explain(error: dict[str, Any], name: str) -> str:
     return f"{name} stopped with {error['type']}{where}{message}."
 
 
-def _is_device_mismatch(error: dict[str, Any]) -> bool:
+def is_device_mismatch(error: dict[str, Any]) -> bool:
+    """Whether an error says that tensors on two devices met."""
     message = error["message"].lower()
     return error["type"] == "MixedDevices" or any(
         words in message
