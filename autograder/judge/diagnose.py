@@ -23,6 +23,7 @@ from autograder.judge.subject import (
     Subject,
     is_device_mismatch,
 )
+from autograder.judge.values import walk
 
 
 def run_check(
@@ -167,6 +168,8 @@ def behaviour(reply: dict[str, Any]) -> dict[str, Any]:
     """What of a reply tells two answers apart: names of classes, lines and prints do not."""
     if reply["ruled_out"]:
         return {"ruled_out": True}
+    if reply.get("meta") and _left_behind(reply):
+        return {"left_behind": True}
     error = reply["error"] and _behind(reply["error"])
     value = reply["value"]
     if isinstance(value, dict) and "module" in value:
@@ -177,6 +180,18 @@ def behaviour(reply: dict[str, Any]) -> dict[str, Any]:
         "changed": _changed(reply.get("given"), reply.get("arguments")),
         **{key: reply.get(key) for key in ("gradients", "parameters")},
     }
+
+
+def _left_behind(reply: dict[str, Any]) -> bool:
+    """Whether a run on `meta` left a tensor elsewhere: it met others there, or came back."""
+    if reply["error"]:
+        return is_device_mismatch(reply["error"])
+    found: list[bool] = []
+    walk(
+        reply["value"],
+        lambda one: found.append(isinstance(one, torch.Tensor) and one.device.type != "meta"),
+    )
+    return any(found)
 
 
 def _changed(before: Any, after: Any) -> Any:
@@ -201,14 +216,23 @@ def _in_order(part: Any) -> Any:
     ]
 
 
+OF_ITS_OWN = ("AssertionError", "NotImplementedError")  # a line that some mistakes are about
+
+
 def _behind(error: dict[str, Any]) -> Any:
-    """What an error came of: of a None or a tensor on another device, whatever was done with it."""
+    """What an error came of, as far as it is known: a None, whatever was done with it, and so on.
+
+    An error that the answer raises itself is a ValueError in this course, or one like another.
+    """
     if is_device_mismatch(error):
         return "another device"
     if error["type"] in ("TypeError", "AttributeError") and "NoneType" in error["message"]:
         return "None"
     if error["type"] == "UnboundLocalError":
         return "a name without a value"
+    own = re.search(r"(?:^|:\s*)(?:raise|assert)\b", error["code"])
+    if own and "ValueError" not in error["bases"]:  # the kind is wrong already, whatever it says
+        return error["type"] if error["type"] in OF_ITS_OWN else "another error"
     return error["type"], _said(error)
 
 
