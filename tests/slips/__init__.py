@@ -6,6 +6,7 @@ as answers of its own; that they are recognised here shows that they are in othe
 """
 
 import inspect
+import linecache
 import sys
 import types
 from typing import Any
@@ -14,13 +15,24 @@ from autograder.judge.exercise import Exercise
 
 
 def slipped(exercise: Exercise, edits: dict[str, str]) -> Any:
-    """The exercise's answer when its reference is edited; each text has to stand there once."""
+    """The exercise's answer when its reference is edited; each text has to stand there once.
+
+    What does not stand in the reference itself is edited in the rest of its file.
+    """
     module = sys.modules[exercise.reference.__module__]
-    own = inspect.getsource(exercise.reference)
+    own, text = inspect.getsource(exercise.reference), inspect.getsource(module)
     wrong = own
-    for text, instead in edits.items():
-        assert wrong.count(text) == 1, f"{text!r} stands {wrong.count(text)} times in the reference"
-        wrong = wrong.replace(text, instead)
+    for before, after in edits.items():
+        where = wrong if before in wrong else text
+        assert where.count(before) == 1, f"{before!r} stands {where.count(before)} times there"
+        if where is wrong:
+            wrong = wrong.replace(before, after)
+        else:
+            text = text.replace(before, after)
+    text = text.replace(own, wrong)
     place = types.ModuleType(module.__name__)
-    exec(inspect.getsource(module).replace(own, wrong), vars(place))
+    # As in a notebook, the lines can be read: the judge looks for `raise` in them.
+    name = f"<slip {hash(text)}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    exec(compile(text, name, "exec"), vars(place))
     return getattr(place, exercise.name)
