@@ -272,6 +272,7 @@ def is_a_softmax_over_keys(answer, reference, draw):
         scores, allowed = 2 * draw.normal(*shape), torch.ones(shape, dtype=torch.bool)
         allowed = allowed.to(scores.device)
         tried.append((f"For scores {shape}", scores, allowed, answer(scores, allowed)))
+    answer(scores, mixed_mask(draw, *shape))  # for the next check: some make NaN of both
     agrees(tried)
 
 
@@ -530,13 +531,19 @@ def attention_keeps_the_dtype(answer, reference, draw):
     """Output and weights have the dtype of the query: float64, float32, float16 or bfloat16."""
     given, allowed = inputs(draw, 3, 2), mixed_mask(draw, 3, 2, 4, 5)
     masked = {"allowed": allowed}
+    # In float64 all scores are near -4e6, where a small number in a blocked place would win.
+    far = {
+        name: F.pad(given[name][..., 1:], (1, 0), value=3e3 * sign)
+        for name, sign in (("query", 1), ("key", -1))
+    }
     for dtype, more in (
         (torch.float64, masked),
         (torch.float16, {}),
         (torch.float16, masked),
         (torch.bfloat16, masked),
     ):
-        one = {name: tensor.to(dtype) for name, tensor in given.items()}
+        here = given | far if dtype == torch.float64 else given
+        one = {name: tensor.to(dtype) for name, tensor in here.items()}
         result = pair_of(answer(*one.values(), **more), given)
         right = right_attention(**one, **more), right_weights(**one, **more)
         for name, got, wanted in zip(("output", "weights"), result, right, strict=True):
@@ -1170,6 +1177,7 @@ def owns_its_projections(answer, reference, draw):
 def multi_head_stays_on_the_device(answer, reference, draw):
     """Moved to another device all of it moves, and masks and positions are made there."""
     x, memory, valid = draw.normal(3, 5, 12), draw.normal(3, 4, 12), valid_tokens(draw, 5)
+    answer(12, 3).to(device="meta").on_meta(x)
     module = answer(12, 3, use_rope=True).to(device="meta")
     module.on_meta(x)
     module.on_meta(x, memory, query_valid=valid)
