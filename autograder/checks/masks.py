@@ -5,6 +5,8 @@ Expected masks are written out pair by pair. Expected values come from torch's s
 differ, weights are of order one, and what is blocked is often what would count most.
 """
 
+import math
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -388,6 +390,15 @@ def inputs(draw, *leading, queries=4, keys=5, width=6):
     }
 
 
+def shifted(given, by):
+    """Query and key whose scores are all near `by`: one feature of six is the same in each."""
+    size = math.sqrt(abs(by) * math.sqrt(6))
+    return {
+        name: F.pad(given[name][..., 1:], (1, 0), value=value)
+        for name, value in (("query", size), ("key", math.copysign(size, by)))
+    }
+
+
 def pair_of(result, given):
     """Output and weights; Failure unless these two came back, with their shapes."""
     if not (isinstance(result, tuple | list) and len(result) == 2):
@@ -448,8 +459,9 @@ def returns_output_and_weights(answer, reference, draw):
 def weighs_by_scaled_dot_products(answer, reference, draw):
     """The weights are a softmax over the keys of query · key, divided by the root of D."""
     tried = []
-    for width, queries in ((4, 3), (9, 5)):  # 5 queries of 5 keys: nothing is causal by itself
-        given = inputs(draw, 2, 3, queries=queries, width=width)
+    # 5 queries of 5 keys: nothing is causal by itself.
+    for leading, width, queries in (((2, 3), 4, 3), ((6,), 9, 5)):
+        given = inputs(draw, *leading, queries=queries, width=width)
         tried.append((f"At D = {width}", given))
     attends(answer, tried, 1)
 
@@ -474,10 +486,18 @@ def takes_any_leading_axes(answer, reference, draw):
 def looks_only_where_it_may(answer, reference, draw):
     """Where `allowed` is False the weight is 0, and the others share 1; it may broadcast."""
     tried = []
-    for shape in ((4, 5), (2, 1, 1, 5), (2, 1, 4, 5), (2, 3, 4, 5)):
+    for shape, wins_by in (
+        ((4, 5), 0),
+        ((2, 1, 1, 5), 100),
+        ((2, 1, 1, 5), 1e6),
+        ((2, 1, 4, 5), 0),
+        ((2, 3, 4, 5), 0),
+    ):
         given, allowed = inputs(draw, 2, 3), mixed_mask(draw, *shape)
-        if shape == (2, 1, 1, 5):  # what is hidden would win by hundreds
-            given["key"] = torch.where(allowed.mT, given["key"], 100 * given["key"])
+        if wins_by:  # what is hidden would win by hundreds, or by millions
+            given["key"] = torch.where(allowed.mT, given["key"], wins_by * given["key"])
+        if shape == (4, 5):
+            given |= shifted(given, 200)
         tried.append((f"With a mask {shape}", given | {"allowed": allowed}))
     attends(answer, tried, 1, 0)
 
@@ -532,10 +552,7 @@ def attention_keeps_the_dtype(answer, reference, draw):
     given, allowed = inputs(draw, 3, 2), mixed_mask(draw, 3, 2, 4, 5)
     masked = {"allowed": allowed}
     # In float64 all scores are near -4e6, where a small number in a blocked place would win.
-    far = {
-        name: F.pad(given[name][..., 1:], (1, 0), value=3e3 * sign)
-        for name, sign in (("query", 1), ("key", -1))
-    }
+    far = shifted(given, -4e6)
     for dtype, more in (
         (torch.float64, masked),
         (torch.float16, {}),
