@@ -5,6 +5,8 @@ Expected masks are written out pair by pair. Expected values come from torch's s
 differ, weights are of order one, and what is blocked is often what would count most.
 """
 
+import math
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -272,6 +274,7 @@ def is_a_softmax_over_keys(answer, reference, draw):
         scores, allowed = 2 * draw.normal(*shape), torch.ones(shape, dtype=torch.bool)
         allowed = allowed.to(scores.device)
         tried.append((f"For scores {shape}", scores, allowed, answer(scores, allowed)))
+    answer(scores, mixed_mask(draw, *shape))  # for the next check: some make NaN of both
     agrees(tried)
 
 
@@ -387,6 +390,15 @@ def inputs(draw, *leading, queries=4, keys=5, width=6):
     }
 
 
+def shifted(given, by):
+    """Query and key whose scores are all near `by`: one feature of six is the same in each."""
+    size = math.sqrt(abs(by) * math.sqrt(6))
+    return {
+        name: F.pad(given[name][..., 1:], (1, 0), value=value)
+        for name, value in (("query", size), ("key", math.copysign(size, by)))
+    }
+
+
 def pair_of(result, given):
     """Output and weights; Failure unless these two came back, with their shapes."""
     if not (isinstance(result, tuple | list) and len(result) == 2):
@@ -447,8 +459,9 @@ def returns_output_and_weights(answer, reference, draw):
 def weighs_by_scaled_dot_products(answer, reference, draw):
     """The weights are a softmax over the keys of query · key, divided by the root of D."""
     tried = []
-    for width, queries in ((4, 3), (9, 5)):  # 5 queries of 5 keys: nothing is causal by itself
-        given = inputs(draw, 2, 3, queries=queries, width=width)
+    # 5 queries of 5 keys: nothing is causal by itself.
+    for leading, width, queries in (((2, 3), 4, 3), ((6,), 9, 5)):
+        given = inputs(draw, *leading, queries=queries, width=width)
         tried.append((f"At D = {width}", given))
     attends(answer, tried, 1)
 
@@ -473,10 +486,18 @@ def takes_any_leading_axes(answer, reference, draw):
 def looks_only_where_it_may(answer, reference, draw):
     """Where `allowed` is False the weight is 0, and the others share 1; it may broadcast."""
     tried = []
-    for shape in ((4, 5), (2, 1, 1, 5), (2, 1, 4, 5), (2, 3, 4, 5)):
+    for shape, wins_by in (
+        ((4, 5), 0),
+        ((2, 1, 1, 5), 100),
+        ((2, 1, 1, 5), 1e6),
+        ((2, 1, 4, 5), 0),
+        ((2, 3, 4, 5), 0),
+    ):
         given, allowed = inputs(draw, 2, 3), mixed_mask(draw, *shape)
-        if shape == (2, 1, 1, 5):  # what is hidden would win by hundreds
-            given["key"] = torch.where(allowed.mT, given["key"], 100 * given["key"])
+        if wins_by:  # what is hidden would win by hundreds, or by millions
+            given["key"] = torch.where(allowed.mT, given["key"], wins_by * given["key"])
+        if shape == (4, 5):
+            given |= shifted(given, 200)
         tried.append((f"With a mask {shape}", given | {"allowed": allowed}))
     attends(answer, tried, 1, 0)
 
@@ -530,13 +551,16 @@ def attention_keeps_the_dtype(answer, reference, draw):
     """Output and weights have the dtype of the query: float64, float32, float16 or bfloat16."""
     given, allowed = inputs(draw, 3, 2), mixed_mask(draw, 3, 2, 4, 5)
     masked = {"allowed": allowed}
+    # In float64 all scores are near -4e6, where a small number in a blocked place would win.
+    far = shifted(given, -4e6)
     for dtype, more in (
         (torch.float64, masked),
         (torch.float16, {}),
         (torch.float16, masked),
         (torch.bfloat16, masked),
     ):
-        one = {name: tensor.to(dtype) for name, tensor in given.items()}
+        here = given | far if dtype == torch.float64 else given
+        one = {name: tensor.to(dtype) for name, tensor in here.items()}
         result = pair_of(answer(*one.values(), **more), given)
         right = right_attention(**one, **more), right_weights(**one, **more)
         for name, got, wanted in zip(("output", "weights"), result, right, strict=True):
@@ -1170,6 +1194,7 @@ def owns_its_projections(answer, reference, draw):
 def multi_head_stays_on_the_device(answer, reference, draw):
     """Moved to another device all of it moves, and masks and positions are made there."""
     x, memory, valid = draw.normal(3, 5, 12), draw.normal(3, 4, 12), valid_tokens(draw, 5)
+    answer(12, 3).to(device="meta").on_meta(x)
     module = answer(12, 3, use_rope=True).to(device="meta")
     module.on_meta(x)
     module.on_meta(x, memory, query_valid=valid)

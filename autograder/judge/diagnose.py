@@ -24,6 +24,7 @@ from autograder.judge.subject import (
     Subject,
     is_device_mismatch,
 )
+from autograder.judge.values import walk
 
 
 def run_check(
@@ -181,8 +182,8 @@ def _try_mistake(exercise: Exercise, place: int, check_name: str, seed: int, dev
 class Behaviour:
     """What of a reply tells two answers apart: names of classes, lines and prints do not.
 
-    The `outlines` do in other hands too: they leave out in what operation an error came up, and
-    what an argument was changed to.
+    The `outlines` do in other hands too: they leave out in what operation an error came up, what
+    the answer's own errors say, and what an argument was changed to.
     """
 
     whole: dict[str, Any]
@@ -203,18 +204,31 @@ def behaviour(reply: dict[str, Any]) -> Behaviour:
     value, error = reply["value"], reply["error"]
     if isinstance(value, dict) and "module" in value:
         value = {key: _in_order(value[key]) for key in value if key not in ("bases", "modules")}
-    return Behaviour(
-        {
-            "error": error and (error["type"], _said(error)),
-            "arguments": reply.get("arguments"),
-        },
-        {
-            "value": value,
-            "error": error and _behind(error),
-            "changed": _changed(reply.get("given"), reply.get("arguments")),
-            **{key: reply.get(key) for key in ("gradients", "parameters")},
-        },
+    left_behind = reply.get("meta") and _left_behind(reply)
+    whole = {
+        "value": value,
+        "error": error and (error["type"], _said(error)),
+        **{key: reply.get(key) for key in ("arguments", "gradients", "parameters")},
+    }
+    outlines = {
+        "value": value,
+        "error": error and _behind(error),
+        "changed": _changed(reply.get("given"), reply.get("arguments")),
+        **{key: reply.get(key) for key in ("gradients", "parameters")},
+    }
+    return Behaviour(whole, {"left_behind": True} if left_behind else outlines)
+
+
+def _left_behind(reply: dict[str, Any]) -> bool:
+    """Whether a run on `meta` left a tensor elsewhere: it met others there, or came back."""
+    if reply["error"]:
+        return is_device_mismatch(reply["error"])
+    found: list[bool] = []
+    walk(
+        reply["value"],
+        lambda one: found.append(isinstance(one, torch.Tensor) and one.device.type != "meta"),
     )
+    return any(found)
 
 
 def _changed(before: Any, after: Any) -> Any:
@@ -239,13 +253,17 @@ def _in_order(part: Any) -> Any:
     ]
 
 
+OF_ITS_OWN = ("AssertionError", "NotImplementedError")  # a line that some mistakes are about
+
+
 def _behind(error: dict[str, Any]) -> Any:
     """What an error came of: of a None or a tensor on another device, whatever was done with it.
 
-    Of one that the answer raises itself only which it is.
+    One that the answer raises itself is a ValueError in this course, or one like another.
     """
     if _is_its_own(error):
-        return error["type"]
+        known = "ValueError" in error["bases"] or error["type"] in OF_ITS_OWN
+        return error["type"] if known else "another error"
     if is_device_mismatch(error):
         return "another device"
     if error["type"] in ("TypeError", "AttributeError") and "NoneType" in error["message"]:

@@ -121,8 +121,9 @@ class Recorder:
         if request["do"] == "call" and request.get("seed") is None:
             request = {**request, "seed": place}
         reply = self._link.perform(request)
-        if reply.get("arguments"):
-            reply = {**reply, "given": (request["args"], request["kwargs"])}
+        if request["do"] == "call":  # what replies are compared by besides
+            given = (request["args"], request["kwargs"])
+            reply = {**reply, "given": given, "meta": request.get("meta", False)}
         self.left_traces |= request["do"] == "load" or isinstance(reply["value"], Handle)
         self.keep({**reply, "value": self.trait(reply["value"])} if self.trait else reply)
         return reply

@@ -28,6 +28,11 @@ attention = Mistakes("attention")
 kv_cache = Mistakes("KVCache")
 multi_head = Mistakes("ManualMultiHeadAttention")
 
+# What people put in a mask's place, and what they ask of it.
+NUMBERS = (torch.float32, torch.int64, torch.int32, torch.uint8)
+LOW = (-math.inf, -1e9, -1e4)
+TRUTH = "`not`, `and`, `or` and `if` ask for one truth, and a tensor of many has none. "
+
 
 # causal_blocked_mask
 
@@ -71,16 +76,18 @@ causal(
     "numbers_in_place_of_bool",
     "Your mask holds 0 and 1. It is bool: end with `.bool()`, or compare, or begin with "
     "`dtype=torch.bool`.",
-    lambda ones: ones.float().triu(1),
-    lambda ones: ones.long().triu(1),
-    lambda ones: ones.int().triu(1),
-    lambda ones: ones.to(torch.uint8).triu(1),
+    *(lambda ones, dtype=dtype: ones.triu(1).to(dtype) for dtype in NUMBERS),
 )
 causal(
     "minus_infinity_in_place_of_bool",
-    "Your mask holds 0 and minus infinity, to be added to scores. This one is bool: True where it "
-    "is blocked.",
-    lambda ones: torch.zeros_like(ones, dtype=torch.float32).masked_fill(ones.triu(1), -math.inf),
+    "Your mask holds 0 and minus infinity, or what is as good, to be added to scores. This one is "
+    "bool: True where it is blocked.",
+    *(
+        lambda ones, low=low: torch.zeros_like(ones, dtype=torch.float32).masked_fill(
+            ones.triu(1), low
+        )
+        for low in LOW
+    ),
 )
 causal(
     "axes_added",
@@ -147,11 +154,22 @@ padding(
 padding(
     "numbers_in_place_of_bool",
     "Your mask holds 0 and 1. It is bool, as a comparison gives it.",
-    lambda token_ids, pad_id=0: (token_ids == pad_id).float(),
-    lambda token_ids, pad_id=0: (token_ids == pad_id).long(),
-    lambda token_ids, pad_id=0: (token_ids == pad_id).int(),
-    lambda token_ids, pad_id=0: (token_ids != pad_id).float(),
-    lambda token_ids, pad_id=0: (token_ids != pad_id).long(),
+    *(
+        lambda token_ids, pad_id=0, dtype=dtype, turn=turn: ((token_ids == pad_id) ^ turn).to(dtype)
+        for dtype in NUMBERS
+        for turn in (False, True)
+    ),
+)
+padding(
+    "minus_infinity_in_place_of_bool",
+    "Your mask holds 0 and minus infinity, or what is as good, to be added to scores. This one is "
+    "bool: True at padding.",
+    *(
+        lambda token_ids, pad_id=0, low=low: torch.zeros(
+            token_ids.shape, device=token_ids.device
+        ).masked_fill(token_ids == pad_id, low)
+        for low in LOW
+    ),
 )
 padding(
     "axes_added",
@@ -159,6 +177,7 @@ padding(
     "the rest.",
     lambda token_ids, pad_id=0: (token_ids == pad_id)[:, None, None, :],
     lambda token_ids, pad_id=0: (token_ids == pad_id)[:, None, :],
+    lambda token_ids, pad_id=0: (token_ids == pad_id)[:, :, None],
     lambda token_ids, pad_id=0: (token_ids == pad_id)[:, None, :].expand(
         -1, token_ids.shape[1], -1
     ),
@@ -230,6 +249,7 @@ allowed_mask.add(
     "You allow what one of the two masks allows. A query may look only where both do: turn each, "
     "then `&`; or join the blocked ones with `|`, then turn.",
     allowed_by(join=lambda one, other: one | other),
+    allowed_by(keys=lambda one: (one | ~one)[:, None, None, :]),  # of True and the keys
 )
 allowed_mask.add(
     "keys_dropped_beside_pairs",
@@ -246,6 +266,7 @@ allowed_mask.add(
     "You put `blocked_keys` on the query axis. Its tokens are keys, the last axis: "
     "`blocked_keys[:, None, None, :]`.",
     allowed_by(keys=lambda one: ~one[:, None, :, None]),
+    allowed_by(keys=lambda one: ~one[:, :, None]),
 )
 allowed_mask.add(
     "axis_of_the_heads_missing",
@@ -272,8 +293,10 @@ def turns_none(blocked_pairs=None, blocked_keys=None):
     return ~blocked_pairs & ~blocked_keys[:, None, None, :]
 
 
-def joins_none(blocked_pairs=None, blocked_keys=None):
-    return ~(blocked_pairs | blocked_keys[:, None, None, :])
+def joins_what_is_not_there(blocked_pairs=None, blocked_keys=None):
+    if blocked_pairs is None and blocked_keys is None:
+        raise UnboundLocalError
+    return right_allowed(blocked_pairs, blocked_keys)
 
 
 def turns_none_alone(blocked_pairs=None, blocked_keys=None):
@@ -288,13 +311,23 @@ allowed_mask.add(
     "none_is_not_looked_at",
     "You use a mask without looking whether it is None. Each of the two may be.",
     turns_none,
-    joins_none,
+    lambda blocked_pairs=None, blocked_keys=None: right_allowed(~~blocked_pairs, blocked_keys),
+    lambda blocked_pairs=None, blocked_keys=None: right_allowed(blocked_pairs, ~~blocked_keys),
 )
 allowed_mask.add(
     "both_none_forgotten",
     "Each mask may be None, and both may: then nothing is blocked, and a True tensor was asked "
     "for.",
     turns_none_alone,
+    joins_what_is_not_there,
+)
+allowed_mask.add(
+    "truth_of_a_tensor",
+    TRUTH + "Use `~`, `&` and `is not None`.",
+    allowed_by(pairs=lambda one: not one),
+    allowed_by(keys=lambda one: not one),
+    allowed_by(pairs=lambda one: not one, keys=lambda one: not one),
+    allowed_by(join=lambda one, other: one and other),
 )
 
 
@@ -307,16 +340,13 @@ def as_numbers(make):
 allowed_mask.add(
     "numbers_in_place_of_bool",
     "Your mask holds 0 and 1. It is bool.",
-    as_numbers(lambda one: one.float()),
-    as_numbers(lambda one: one.long()),
-    as_numbers(lambda one: one.int()),
+    *(as_numbers(lambda one, dtype=dtype: one.to(dtype)) for dtype in NUMBERS),
 )
 allowed_mask.add(
     "minus_infinity_in_place_of_bool",
-    "Your mask holds 0 and minus infinity, to be added to scores. This one is bool: True where a "
-    "query may look.",
-    as_numbers(lambda one: torch.zeros(one.shape).masked_fill(~one, -math.inf)),
-    as_numbers(lambda one: torch.where(one, 0.0, -math.inf)),
+    "Your mask holds 0 and minus infinity, or what is as good, to be added to scores. This one is "
+    "bool: True where a query may look.",
+    *(as_numbers(lambda one, low=low: torch.where(one, 0.0, low)) for low in LOW),
 )
 allowed_mask.add(
     "forgot_to_return", "You returned nothing: end with `return`.", as_numbers(lambda one: None)
@@ -324,19 +354,29 @@ allowed_mask.add(
 allowed_mask.add(
     "new_mask_on_the_cpu",
     "You made a new tensor without naming a device. It is on the CPU, and a GPU refuses to mix.",
-    as_numbers(lambda one: torch.ones(one.shape, dtype=torch.bool) & one),
     as_numbers(lambda one: one & torch.ones(one.shape, dtype=torch.bool)),
     as_numbers(lambda one: one.cpu()),
 )
 
 
-@allowed_mask("You changed a mask in place (`|=`, `logical_not_`). The caller still needs it.")
-def changes_a_mask_in_place(blocked_pairs=None, blocked_keys=None):
-    allowed = right_allowed(blocked_pairs, blocked_keys)
-    for mask in (blocked_pairs, blocked_keys):
-        if mask is not None:
+def turned_in_place(*places):
+    def function(blocked_pairs=None, blocked_keys=None):
+        allowed = right_allowed(blocked_pairs, blocked_keys)
+        masks = (blocked_pairs, blocked_keys)
+        for mask in (masks[place] for place in places if masks[place] is not None):
             mask.logical_not_()
-    return allowed
+        return allowed
+
+    return function
+
+
+allowed_mask.add(
+    "changes_a_mask_in_place",
+    "You changed a mask in place (`|=`, `logical_not_`). The caller still needs it.",
+    turned_in_place(0, 1),
+    turned_in_place(0),
+    turned_in_place(1),
+)
 
 
 # masked_softmax, and attention around it
@@ -344,11 +384,10 @@ def changes_a_mask_in_place(blocked_pairs=None, blocked_keys=None):
 softmaxes: list[tuple[str, str, tuple[Any, ...]]] = []  # what attention is wrong about as well
 
 
-def softmax(name, sentence, *functions, both=True):
-    """Add wrong softmaxes and, for `both`, the attention that is built on each."""
+def softmax(name, sentence, *functions):
+    """Add wrong softmaxes; the attention that is built on each follows below."""
     masked_softmax.add(name, sentence, *functions)
-    if both:
-        softmaxes.append((name, sentence, functions))
+    softmaxes.append((name, sentence, functions))
 
 
 def filled(value, dim=-1):
@@ -372,6 +411,8 @@ softmax(
     lambda scores, allowed: right_softmax(scores, ~allowed),
     lambda scores, allowed: scores.masked_fill(allowed, -math.inf).softmax(-1),
     lambda scores, allowed: scores.masked_fill(allowed, lowest(scores)).softmax(-1),
+    zeroed(lambda scores, allowed: scores.masked_fill(allowed, lowest(scores)).softmax(-1)),
+    lambda scores, allowed: right_softmax(scores, allowed).masked_fill(allowed, 0.0),
 )
 softmax(
     "mask_has_no_effect",
@@ -398,28 +439,33 @@ softmax(
     "counts in that sum. Fill the scores before the softmax.",
     lambda scores, allowed: scores.softmax(-1).masked_fill(~allowed, 0.0),
 )
+
+
+def shares(weigh):
+    """The ways in which people hide what is blocked among weights, and divide by what is left."""
+    return (
+        lambda scores, allowed, hide=hide, divide=divide: divide(hide(weigh(scores), allowed))
+        for hide in (
+            lambda weights, allowed: weights * allowed,
+            lambda weights, allowed: weights.masked_fill(~allowed, 0.0),
+        )
+        for divide in (
+            lambda left: left / left.sum(-1, keepdim=True),
+            lambda left: (left / left.sum(-1, keepdim=True)).nan_to_num(0.0),
+            lambda left: left / left.sum(-1, keepdim=True).clamp(min=1e-9),
+            *(
+                lambda left, least=least: left / (left.sum(-1, keepdim=True) + least)
+                for least in (1e-9, 1e-8, 1e-6)
+            ),
+        )
+    )
+
+
 softmax(
     "renormalized_after_the_softmax",
     "You set weights to 0 after the softmax and divided by what is left. Where a blocked score is "
     "much the highest, nothing is left to divide. Fill the scores before the softmax.",
-    *(
-        lambda scores, allowed, least=least: (
-            (scores.softmax(-1) * allowed)
-            / (scores.softmax(-1) * allowed).sum(-1, keepdim=True).clamp(min=least)
-        )
-        for least in (1e-9, 1e-8)
-    ),
-    *(
-        lambda scores, allowed, least=least: (
-            (scores.softmax(-1) * allowed)
-            / ((scores.softmax(-1) * allowed).sum(-1, keepdim=True) + least)
-        )
-        for least in (1e-9, 1e-8)
-    ),
-    lambda scores, allowed: (
-        (scores.softmax(-1) * allowed) / (scores.softmax(-1) * allowed).sum(-1, keepdim=True)
-    ).nan_to_num(0.0),
-    both=False,
+    *shares(lambda scores: scores.softmax(-1)),
 )
 
 
@@ -433,8 +479,8 @@ softmax(
     "filled_with_a_small_number",
     "The number you filled with is not low enough: scores may be lower still, and then what is "
     "blocked gets the weight. Use `torch.finfo(scores.dtype).min`, or minus infinity.",
-    *(one for power in (2, 4, 6) for one in small_fills(-(10.0**power))),
-    both=False,
+    *(one for number in (1e1, 1e2, 1e4, 65504.0, 1e6) for one in small_fills(-number)),
+    zeroed(lambda scores, allowed: (scores + ~allowed * scores.new_tensor(-1e4)).softmax(-1)),
 )
 softmax(
     "number_does_not_fit_float16",
@@ -442,7 +488,6 @@ softmax(
     "own dtype, `torch.finfo(scores.dtype).min`, or minus infinity.",
     zeroed(filled(lambda scores: -1e9)),
     zeroed(filled(lambda scores: torch.finfo(torch.float32).min)),
-    both=False,
 )
 softmax(
     "empty_rows_nan",
@@ -460,6 +505,7 @@ softmax(
     filled(lowest),
     filled(lambda scores: -1e9 if scores.dtype != torch.float16 else -6e4),
     filled(lambda scores: -1e9),
+    lambda scores, allowed: (scores + ~allowed * -1e9).softmax(-1),
 )
 softmax(
     "nan_comes_back",
@@ -479,15 +525,8 @@ softmax(
 
 
 def over(dim):
-    """The masked softmax over another axis: -2, or 0 or 1 where there are so many."""
-
-    def function(scores, allowed):
-        allowed = allowed.expand(scores.shape)
-        axis = dim if dim < 0 else min(dim, scores.dim() - 1)
-        weights = scores.masked_fill(~allowed, lowest(scores)).softmax(axis)
-        return weights.masked_fill(~allowed, 0.0)
-
-    return function
+    """The masked softmax over another axis."""
+    return zeroed(filled(lowest, dim))
 
 
 softmax(
@@ -499,19 +538,29 @@ softmax(
     "softmax_over_the_batch", "Your softmax runs over the batch. It belongs on `dim=-1`.", over(0)
 )
 softmax(
+    "axis_counted_from_the_left",
+    "You counted an axis from the left. There may be more axes or fewer: count from the right, "
+    "where the last is -1 and the one before it -2.",
+    *map(over, (1, 2, 3)),
+)
+softmax(
     "largest_score_not_taken_off",
     "You wrote exp(score) over its sum. exp of a large score is infinity, and infinity over "
     "infinity is NaN: take each row's largest score off first, or use `torch.softmax`.",
-    lambda scores, allowed: (
-        (scores.exp() * allowed) / (scores.exp() * allowed).sum(-1, keepdim=True).clamp(min=1e-12)
+    *shares(torch.exp),
+    zeroed(
+        lambda scores, allowed: (
+            scores.masked_fill(~allowed, lowest(scores)).exp()
+            / scores.masked_fill(~allowed, lowest(scores)).exp().sum(-1, keepdim=True)
+        )
     ),
-    lambda scores, allowed: (
-        (scores.exp() * allowed) / ((scores.exp() * allowed).sum(-1, keepdim=True) + 1e-12)
-    ),
-    lambda scores, allowed: (
-        (scores.exp() * allowed) / ((scores.exp() * allowed).sum(-1, keepdim=True) + 1e-9)
-    ),
-    both=False,
+)
+softmax(
+    "infinity_times_zero",
+    "You multiplied the mask by minus infinity. Where it is 0 that makes NaN, not 0: use "
+    "`masked_fill`.",
+    lambda scores, allowed: (scores + ~allowed * -math.inf).softmax(-1),
+    zeroed(lambda scores, allowed: (scores + ~allowed * -math.inf).softmax(-1)),
 )
 softmax(
     "mask_added_as_numbers",
@@ -530,6 +579,7 @@ softmax(
     "returns_float32",
     "You computed in float32 and returned it. The result has the dtype of the scores.",
     lambda scores, allowed: right_softmax(scores.float(), allowed),
+    lambda scores, allowed: right_softmax(scores, allowed).float(),
 )
 softmax(
     "new_tensor_on_the_cpu",
@@ -550,29 +600,17 @@ def changes_the_mask(scores, allowed):
 
 def writes_into_scores(scores, allowed):
     weights = right_softmax(scores, allowed)
-    scores.data.masked_fill_(~allowed, -math.inf)
-    return weights
-
-
-def writes_the_lowest_into_scores(scores, allowed):
-    weights = right_softmax(scores, allowed)
     scores.data.masked_fill_(~allowed, lowest(scores))
     return weights
 
 
 def fills_in_place(scores, allowed):
-    scores.masked_fill_(~allowed, -math.inf)
-    return scores.softmax(-1).masked_fill(~allowed, 0.0)
-
-
-def fills_the_lowest_in_place(scores, allowed):
-    scores.masked_fill_(~allowed, lowest(scores))
-    return scores.softmax(-1).masked_fill(~allowed, 0.0)
+    return right_softmax(scores.masked_fill_(~allowed, lowest(scores)), allowed)
 
 
 def sets_by_index(scores, allowed):
-    scores[~allowed.expand(scores.shape)] = -math.inf
-    return scores.softmax(-1).masked_fill(~allowed, 0.0)
+    scores[~allowed] = lowest(scores)
+    return right_softmax(scores, allowed)
 
 
 masked_softmax.add(
@@ -580,10 +618,27 @@ masked_softmax.add(
     "You wrote into the scores (`masked_fill_`, or an assignment to `scores[...]`). The caller "
     "still needs them: `masked_fill` makes a new tensor.",
     fills_in_place,
-    fills_the_lowest_in_place,
     writes_into_scores,
-    writes_the_lowest_into_scores,
     sets_by_index,
+)
+
+
+def zeroes_in_place(scores, allowed):
+    return filled(lowest)(scores, allowed).masked_fill_(~allowed, 0.0)
+
+
+def zeroes_by_index(scores, allowed):
+    weights = filled(lowest)(scores, allowed)
+    weights[~allowed] = 0.0
+    return weights
+
+
+masked_softmax.add(
+    "changes_weights_in_place",
+    "You wrote into what the softmax made (`masked_fill_`, or an assignment to `weights[...]`), "
+    "which it needs for its gradient: `masked_fill` makes a new tensor.",
+    zeroes_in_place,
+    zeroes_by_index,
 )
 masked_softmax.add(
     "mask_does_not_broadcast",
@@ -632,14 +687,41 @@ def unmasked_too(weigh):
 WITHOUT_A_MASK_TOO = {
     "softmax_over_the_queries",
     "softmax_over_the_batch",
+    "axis_counted_from_the_left",
     "scores_detached",
     "returns_float32",
 }
+MORE: dict[str, list[Any]] = {
+    "axis_counted_from_the_left": [
+        attention_by(lambda query, key, turn=turn: query @ turn(key) / key.shape[-1] ** 0.5)
+        for turn in (
+            lambda key: key.transpose(1, 2),
+            lambda key: key.transpose(2, 3),
+            lambda key: key.permute(0, 2, 1),
+            lambda key: key.permute(0, 1, 3, 2),
+        )
+    ],
+    "returns_float32": [
+        lambda query, key, value, allowed=None: right_attention(
+            query.float(), key.float(), value.float(), allowed
+        ),
+        attention_by(give=lambda weights, value: ((weights @ value).float(), weights.float())),
+    ],
+    "new_tensor_on_the_cpu": [
+        lambda query, key, value, allowed=None: right_attention(
+            query,
+            key,
+            value,
+            torch.ones(key.shape[-2], dtype=torch.bool) & (True if allowed is None else allowed),
+        )
+    ],
+}
 for name, sentence, functions in softmaxes:
+    more = MORE.get(name, [])
     if name in WITHOUT_A_MASK_TOO:
-        attention.add(name, sentence, *map(unmasked_too, functions))
+        attention.add(name, sentence, *map(unmasked_too, functions), *more)
     else:
-        attention.add(name, sentence, *(attention_by(weigh=one) for one in functions))
+        attention.add(name, sentence, *(attention_by(weigh=one) for one in functions), *more)
 
 
 def scaled(name, sentence, *scales):
@@ -685,6 +767,17 @@ scaled(
 
 
 attention.add(
+    "scaled_after_the_softmax",
+    "You divided the weights by the root of D. Divide the scores, before the softmax.",
+    attention_by(
+        lambda query, key: query @ key.transpose(-2, -1),
+        give=lambda weights, value: (
+            weights @ value / value.shape[-1] ** 0.5,
+            weights / value.shape[-1] ** 0.5,
+        ),
+    ),
+)
+attention.add(
     "key_not_transposed",
     "You multiplied query and key without transposing the key. Its last two axes are exchanged "
     "first: `key.transpose(-2, -1)`.",
@@ -696,18 +789,6 @@ attention.add(
     attention_by(
         lambda query, key: query @ key.permute(*reversed(range(key.dim()))) / key.shape[-1] ** 0.5
     ),
-)
-attention.add(
-    "fixed_axes_transposed",
-    "You exchanged axes 1 and 2 of the key. With other leading axes these are the wrong ones: "
-    "count from the right, `transpose(-2, -1)`.",
-    attention_by(lambda query, key: query @ key.transpose(1, 2) / math.sqrt(query.shape[-1])),
-)
-attention.add(
-    "last_fixed_axes_transposed",
-    "You exchanged axes 2 and 3 of the key. There may be fewer: count from the right, "
-    "`transpose(-2, -1)`.",
-    attention_by(lambda query, key: query @ key.transpose(2, 3) / math.sqrt(query.shape[-1])),
 )
 attention.add(
     "query_and_key_exchanged",
@@ -821,6 +902,11 @@ attention.add(
     none_not_looked_at,
     mask_needed_by_name,
 )
+attention.add(
+    "truth_of_a_tensor",
+    TRUTH + "Ask whether it `is None`.",
+    attention_by(weigh=lambda scores, allowed: right_softmax(scores, allowed or allowed)),
+)
 attention.add("forgot_to_return", "You returned nothing: end with `return`.", lambda *_, **__: None)
 
 
@@ -851,6 +937,15 @@ class Cache:
 def caches(name, sentence, *steps):
     """Add a cache for each of `steps`, methods by name that go wrong."""
     kv_cache.add(name, sentence, *(type("KVCache", (Cache,), one) for one in steps))
+
+
+def later(append):
+    """Steps in which only what is appended to tokens goes wrong."""
+    return {
+        "append": lambda self, key, value: (
+            type(self)(key, value) if self.keys is None else append(self, key, value)
+        )
+    }
 
 
 def joined(dim):
@@ -889,21 +984,52 @@ caches(
     "The first `append` finds None where old keys would be, and `torch.cat` can't join that. Look "
     "whether the cache is empty.",
     {"join": lambda self, old, new: torch.cat([old, new], dim=2)},
-    {"join": lambda self, old, new: torch.cat((old, new), dim=2)},
 )
 caches(
     "keys_and_values_exchanged",
     "You exchanged keys and values. Keys come first, here and in `append`.",
+    {"begin": lambda self: self.__dict__.update(keys=self.values, values=self.keys)},
     {
-        "append": lambda self, key, value: Cache(
-            self.join(self.values, value), self.join(self.keys, key)
+        "append": lambda self, key, value: (
+            type(self)(value, key) if self.keys is None else Cache.append(self, key, value)
         )
     },
-    {
-        "append": lambda self, key, value: Cache(
-            self.join(self.keys, value), self.join(self.values, key)
+    *(
+        one
+        for make in (
+            lambda self, key, value: type(self)(
+                self.join(self.values, value), self.join(self.keys, key)
+            ),
+            lambda self, key, value: type(self)(
+                self.join(self.keys, value), self.join(self.values, key)
+            ),
         )
-    },
+        for one in ({"append": make}, later(make))
+    ),
+)
+caches(
+    "joined_to_the_other",
+    "You joined `value` to the old keys, or `key` to the old values. Each goes behind its own.",
+    later(
+        lambda self, key, value: type(self)(self.join(self.keys, key), self.join(self.keys, value))
+    ),
+    later(
+        lambda self, key, value: type(self)(
+            self.join(self.values, key), self.join(self.values, value)
+        )
+    ),
+)
+caches(
+    "one_of_two_joined",
+    "You joined one of keys and values and not the other. The new cache holds all of both.",
+    later(lambda self, key, value: type(self)(self.join(self.keys, key), value)),
+    later(lambda self, key, value: type(self)(self.join(self.keys, key), self.values)),
+    later(lambda self, key, value: type(self)(key, self.join(self.values, value))),
+)
+caches(
+    "stacked",
+    "`torch.stack` makes a new axis. Tokens are joined along one that is there: `torch.cat`.",
+    {"join": lambda self, old, new: new if old is None else torch.stack([old, new], dim=2)},
 )
 
 
@@ -917,13 +1043,13 @@ class Grows(Cache):
 
 class GrowsAndCopies(Grows):
     def append(self, key, value):
-        super().append(key, value)
-        return Cache(self.keys, self.values)
+        Grows.append(self, key, value)
+        return type(self)(self.keys, self.values)
 
 
 class GrowsAndReturnsNothing(Grows):
     def append(self, key, value):
-        super().append(key, value)
+        Grows.append(self, key, value)
 
 
 kv_cache.add(
@@ -932,18 +1058,31 @@ kv_cache.add(
     "as it was: two texts may go on from one beginning.",
     Grows,
     GrowsAndCopies,
+    *(type("KVCache", (Cache,), later(one.append)) for one in (Grows, GrowsAndCopies)),
 )
 kv_cache.add(
     "returns_nothing",
     "`append` returns nothing. It returns the new cache: `return KVCache(...)`.",
     GrowsAndReturnsNothing,
-    type("KVCache", (Cache,), {"append": lambda self, key, value: None}),
+    *(
+        type("KVCache", (Cache,), one)
+        for make in [lambda self, key, value: None]
+        for one in ({"append": make}, later(make))
+    ),
 )
 caches(
     "returns_the_tensors",
     "`append` returns keys and values. Put them into a new `KVCache`.",
-    {"append": lambda self, key, value: (self.join(self.keys, key), self.join(self.values, value))},
-    {"append": lambda self, key, value: [self.join(self.keys, key), self.join(self.values, value)]},
+    *(
+        one
+        for kind in (tuple, list)
+        for make in [
+            lambda self, key, value, kind=kind: kind(
+                (self.join(self.keys, key), self.join(self.values, value))
+            )
+        ]
+        for one in ({"append": make}, later(make))
+    ),
 )
 
 
@@ -952,22 +1091,30 @@ def with_length(length, **methods):
 
 
 caches(
-    "length_counts_heads",
-    "Your `length` is the number of heads. Tokens are axis 2 of (B, H, T, D).",
-    with_length(lambda self: 0 if self.keys is None else self.keys.shape[1]),
+    "length_counts_another_axis",
+    "Your `length` is the size of another axis: the batch, as `len` gives it, the heads or the "
+    "features. Tokens are axis 2 of (B, H, T, D).",
+    *(
+        with_length(lambda self, axis=axis: 0 if self.keys is None else self.keys.shape[axis])
+        for axis in (0, 1, 3)
+    ),
 )
 caches(
     "length_of_an_empty_cache",
     "An empty cache has the length 0. Look whether `keys` is None before you ask for its shape.",
     with_length(lambda self: self.keys.shape[2]),
-    with_length(lambda self: self.keys.size(2)),
-    with_length(lambda self: self.keys.size(-2)),
-    with_length(lambda self: self.keys.shape[-2]),
+)
+caches(
+    "truth_of_a_tensor",
+    TRUTH + "Ask whether `keys` is None.",
+    with_length(lambda self: self.keys.shape[2] if self.keys else 0),
+    {"join": lambda self, old, new: torch.cat([old, new], dim=2) if old else new},
 )
 caches(
     "length_is_a_tensor",
     "Your `length` is a tensor or a float. An int is asked for, as `shape` has it.",
     with_length(lambda self: torch.tensor(0 if self.keys is None else self.keys.shape[2])),
+    with_length(lambda self: 0 if self.keys is None else torch.tensor(self.keys.shape[2])),
     with_length(lambda self: 0.0 if self.keys is None else float(self.keys.shape[2])),
 )
 caches(
@@ -980,22 +1127,15 @@ caches(
 caches(
     "empty_tensors_for_none",
     "An empty cache has None for keys and values. Yours makes tensors of no tokens.",
-    {
-        "begin": lambda self: (
-            self.__dict__.update(keys=torch.zeros(2, 3, 0, 4), values=torch.zeros(2, 3, 0, 4))
-            if self.keys is None
-            else None
-        )
-    },
-    {
-        "begin": lambda self: (
-            self.__dict__.update(keys=torch.tensor([]), values=torch.tensor([]))
-            if self.keys is None
-            else None
-        ),
-        "length": property(lambda self: self.keys.shape[2] if self.keys.dim() > 2 else 0),
-        "join": lambda self, old, new: torch.cat([old, new], dim=2) if old.dim() > 2 else new,
-    },
+    *(
+        {
+            "begin": lambda self, empty=empty: (
+                self.__dict__.update(keys=empty, values=empty) if self.keys is None else None
+            ),
+            "length": property(lambda self: self.keys.shape[2] if len(self.keys) else 0),
+        }
+        for empty in (torch.zeros(2, 3, 0, 4), torch.tensor([]), [])
+    ),
 )
 
 
@@ -1227,15 +1367,31 @@ def _shares(self, width, names, owner="query"):
 
 
 heads(
+    "one_projection_for_two",
+    "Two of queries, keys and values come from one and the same layer, and another layer is never "
+    "used. Each has its own.",
+    *(
+        {"project": lambda self, x, memory, names=names: _projects_by(self, x, memory, names)}
+        for names in (
+            ("query", "key", "key"),
+            ("query", "query", "value"),
+            ("query", "key", "query"),
+            ("query", "value", "value"),
+            ("key", "key", "value"),
+        )
+    ),
+)
+
+
+def _projects_by(self, x, memory, names):
+    layers = [getattr(self, f"{name}_projection") for name in names]
+    return tuple(layer(one) for layer, one in zip(layers, self.sources(x, memory), strict=True))
+
+
+heads(
     "keys_and_values_exchanged",
     "You made the keys with `value_projection` and the values with `key_projection`.",
-    {
-        "project": lambda self, x, memory: (
-            self.query_projection(x),
-            self.value_projection(self.sources(x, memory)[2]),
-            self.key_projection(self.sources(x, memory)[1]),
-        )
-    },
+    {"project": lambda self, x, memory: _projects_by(self, x, memory, ("query", "value", "key"))},
 )
 heads(
     "no_output_projection",
@@ -1268,6 +1424,11 @@ heads(
     layers(
         lambda self, width: _each_layer(
             self, lambda name: nn.Linear(width, width, bias=name == "output")
+        )
+    ),
+    layers(
+        lambda self, width: _each_layer(
+            self, lambda name: nn.Linear(width, width, bias=name != "output")
         )
     ),
 )
@@ -1321,9 +1482,20 @@ heads(
 )
 heads(
     "merged_without_transpose",
-    "You joined the heads with `reshape(B, T, C)` before tokens were back on axis 1: "
-    "`transpose(1, 2)` first.",
+    "You joined the heads before tokens were back on axis 1: `transpose(1, 2)` first.",
     {"merge": lambda self, x: x.reshape(len(x), x.shape[2], -1)},
+    {"merge": lambda self, x: x.flatten(2)},
+)
+heads(
+    "view_of_what_is_transposed",
+    "After `transpose` the numbers do not lie in the order of their axes, and `view` can't join "
+    "those: use `flatten(2)` or `reshape`.",
+    {"merge": lambda self, x: x.transpose(1, 2).view(len(x), x.shape[2], self.width)},
+)
+heads(
+    "keys_not_transposed",
+    "You multiplied queries and keys without transposing the keys: `key.transpose(-2, -1)`.",
+    {"scores": lambda self, query, key: query @ key / math.sqrt(query.shape[-1])},
 )
 heads(
     "heads_on_the_token_axis",
@@ -1359,6 +1531,10 @@ heads(
 # Its scores and weights
 
 
+def weighs(function):
+    return {"weigh": lambda self, scores, allowed: function(scores, allowed)}
+
+
 def scale(by):
     return {"scores": lambda self, query, key: query @ key.transpose(-2, -1) * by(self, query)}
 
@@ -1380,9 +1556,19 @@ heads(
     scale(lambda self, query: 1 / query.shape[-1]),
 )
 heads(
+    "scaled_by_the_number_of_heads",
+    "You divided by the root of the number of heads. D is the width of one head.",
+    scale(lambda self, query: self.num_heads**-0.5),
+)
+heads(
     "softmax_over_the_queries",
     "Your softmax runs over the queries. Each query shares 1 among its keys: `dim=-1`.",
     {"weigh": lambda self, scores, allowed: over(-2)(scores, allowed)},
+)
+heads(
+    "softmax_over_the_heads",
+    "Your softmax runs over the heads. Each query shares 1 among its keys: `dim=-1`.",
+    {"weigh": lambda self, scores, allowed: over(1)(scores, allowed)},
 )
 heads(
     "returns_the_weights_too",
@@ -1436,10 +1622,65 @@ heads(
     "With `use_rope` you turned the queries and keys of cross-attention as well. Between two "
     "sequences no offset is defined: turn only without a memory.",
     {"turns": lambda self, memory: self.use_rope},
+    {
+        "turn": lambda self, query, key, value, past, memory: (
+            tuple(
+                apply_rope(one, self.positions(past, query.shape[2], query.device))
+                for one in (query, key)
+            )
+            + (value,)
+            if self.use_rope
+            else (query, key, value)
+        )
+    },
+)
+
+
+class AsksForTheTruth(Attention):
+    asks = "memory"
+
+    def forward(self, query_input, memory=None, *, query_valid=None, key_valid=None, **options):
+        bool({"memory": memory, "query_valid": query_valid, "key_valid": key_valid}[self.asks])
+        valid = {"query_valid": query_valid, "key_valid": key_valid}
+        return super().forward(query_input, memory, **valid, **options)
+
+
+heads(
+    "truth_of_a_tensor",
+    TRUTH + "Ask whether it `is None`.",
+    *(
+        type("Wrong", (AsksForTheTruth,), {"asks": one})
+        for one in ("memory", "query_valid", "key_valid")
+    ),
 )
 
 # Its masks
 
+heads(
+    "masks_inverted",
+    "You hide what may be seen: `allowed_mask` and `masked_softmax` both mean True as allowed. "
+    "Turn it no more.",
+    weighs(lambda scores, allowed: right_softmax(scores, ~allowed)),
+)
+heads(
+    "infinity_times_zero",
+    "You multiplied a mask by minus infinity. Where it is 0 that makes NaN, not 0: use your "
+    "`masked_softmax`.",
+    weighs(lambda scores, allowed: (scores + ~allowed * -math.inf).softmax(-1)),
+)
+heads(
+    "mask_without_axes",
+    "Where nothing is blocked `allowed_mask()` has no axes, which `F.scaled_dot_product_attention` "
+    "does not take: give it None.",
+    {
+        "attend": lambda self, query, keys, values, pairs, hidden: (
+            F.scaled_dot_product_attention(
+                query, keys, values, self.allowed(pairs, hidden, query.device)
+            ),
+            None,
+        )
+    },
+)
 heads(
     "key_valid_ignored",
     "You ignore `key_valid`: padding is seen like any token.",
@@ -1508,6 +1749,12 @@ class SilencesTheInput(Attention):
         return super().forward(x, memory, query_valid=query_valid, **options)
 
 
+class SilencesTheInputAlone(Attention):
+    def forward(self, query_input, memory=None, *, query_valid=None, **options):
+        x = Attention.silence(self, query_input, query_valid, None)
+        return super().forward(x, memory, **options)
+
+
 heads(
     "silenced_before_the_projection",
     "You made rows zero before `output_projection`, which then adds its bias. Make them zero at "
@@ -1519,6 +1766,7 @@ heads(
     "You made input rows zero for `query_valid`. It makes output rows zero and does nothing else: "
     "other queries may still look at that token.",
     SilencesTheInput,
+    SilencesTheInputAlone,
 )
 
 
@@ -1608,10 +1856,6 @@ heads(
 )
 
 
-def weighs(function):
-    return {"weigh": lambda self, scores, allowed: function(scores, allowed)}
-
-
 heads(
     "masked_after_the_softmax",
     "You set weights to 0 after the softmax, so hidden keys still count in each row's sum.",
@@ -1623,7 +1867,7 @@ heads(
     "`masked_softmax`.",
     weighs(filled(lambda scores: -10.0)),
     weighs(filled(lambda scores: -1.0)),
-    weighs(zeroed(filled(lambda scores: -10.0))),
+    *(weighs(zeroed(filled(lambda scores, by=by: -by))) for by in (10.0, 1e2, 1e3, 1e4)),
 )
 heads(
     "rows_that_see_nothing_are_nan",
@@ -1641,7 +1885,7 @@ heads(
     "A token that sees nothing looks everywhere alike, at hidden keys too. Use your "
     "`masked_softmax`, which makes zeros of such a row.",
     weighs(filled(lowest)),
-    weighs(filled(lambda scores: -1e9)),
+    *(weighs(filled(lambda scores, by=by: -by)) for by in (1e9, 1e4)),
 )
 heads(
     "rows_that_see_nothing_are_zero",
@@ -1670,10 +1914,12 @@ heads(
 # Its dropout
 
 
-class DropsTheOutput(Attention):
+class DropsNothing(Attention):
     def drop(self, weights):
         return weights
 
+
+class DropsTheOutput(DropsNothing):
     def project_out(self, x):
         return self.dropout(super().project_out(x))
 
@@ -1683,18 +1929,17 @@ class DropsTwice(Attention):
         return self.dropout(super().project_out(x))
 
 
-class DropsTheMixture(Attention):
-    def drop(self, weights):
-        return weights
-
+class DropsTheMixture(DropsNothing):
     def mix(self, weights, values):
         return self.dropout(weights @ values)
 
 
-class DropsTheScores(Attention):
-    def drop(self, weights):
-        return weights
+class DropsTheJoinedMixture(DropsNothing):
+    def merge(self, x):
+        return self.dropout(super().merge(x))
 
+
+class DropsTheScores(DropsNothing):
     def weigh(self, scores, allowed):
         return right_softmax(self.dropout(scores), allowed)
 
@@ -1702,11 +1947,6 @@ class DropsTheScores(Attention):
 class DropsInEval(Attention):
     def drop(self, weights):
         return F.dropout(weights, self.dropout.p)
-
-
-class DropsNothing(Attention):
-    def drop(self, weights):
-        return weights
 
 
 class DropsAlways(Attention):
@@ -1736,6 +1976,7 @@ heads(
     "Your dropout falls on what the heads found. Here it falls on the weights, before they meet "
     "the values.",
     DropsTheMixture,
+    DropsTheJoinedMixture,
 )
 heads(
     "dropout_on_the_scores",
@@ -1834,25 +2075,33 @@ heads(
     "With a cache your positions begin at 0 again. New tokens stand behind the cached ones: begin "
     "at `cache.length`.",
     {"positions": lambda self, past, length, device: torch.arange(length, device=device)},
+    *(
+        {
+            "turn": lambda self, query, key, value, past, memory, of=of: (
+                (self.rotate(query, past * of), self.rotate(key, past * (1 - of)), value)
+                if self.turns(memory)
+                else (query, key, value)
+            )
+        }
+        for of in (0, 1)  # the queries', the keys'
+    ),
 )
 heads(
     "positions_one_off",
     "With a cache your positions are one off. The first new token stands at `cache.length`.",
-    {
-        "positions": lambda self, past, length, device: (
-            past + torch.arange(length, device=device) + bool(past)
+    *(
+        {
+            "positions": lambda self, past, length, device, off=off: (
+                past + torch.arange(length, device=device) + off(past)
+            )
+        }
+        for off in (
+            lambda past: bool(past),
+            lambda past: -bool(past),
+            lambda past: 1,
+            lambda past: -1,
         )
-    },
-    {
-        "positions": lambda self, past, length, device: (
-            past + torch.arange(length, device=device) - bool(past)
-        )
-    },
-    {
-        "positions": lambda self, past, length, device: (
-            past + torch.arange(1, length + 1, device=device)
-        )
-    },
+    ),
 )
 heads(
     "one_position_for_all_new_tokens",
@@ -1862,6 +2111,7 @@ heads(
             past + torch.arange(length, device=device) * (past == 0)
         )
     },
+    {"positions": lambda self, past, length, device: torch.full((length,), past, device=device)},
 )
 
 
@@ -1982,6 +2232,17 @@ class KeepsItsOwnCache(Attention):
         return result
 
 
+class GoesOnFromItsOwnCache(KeepsItsOwnCache):
+    def forward(self, query_input, memory=None, *, cache=None, use_cache=False, **options):
+        given = self.mine if cache is None else cache
+        result = Attention.forward(
+            self, query_input, memory, cache=given, use_cache=use_cache, **options
+        )
+        if use_cache:
+            self.mine = result[1]
+        return result
+
+
 class NewKeyValidAlone(Attention):
     def forward(self, query_input, memory=None, *, key_valid=None, cache=None, **options):
         if key_valid is not None and cache is not None:
@@ -2030,6 +2291,11 @@ heads(
     UsesACacheWithUseCacheAlone,
 )
 heads(
+    "appended_cache_dropped",
+    "`append` returns a new cache and leaves the old one as it was: keep what it returns.",
+    {"extend": lambda self, past, key, value: past},
+)
+heads(
     "cache_overwritten",
     "The cache you return holds the new tokens alone. Return the one they were appended to.",
     NewTokensAlone,
@@ -2040,16 +2306,23 @@ heads(
     PairForACache,
 )
 heads(
+    "pair_at_every_call",
+    "You return the cache at every call. Without `use_cache` the output alone is asked for.",
+    {"give": lambda self, output, cache, use_cache, weights: (output, cache)},
+)
+heads(
     "cache_kept_in_the_module",
     "You keep the cache in the module, so that one text goes on in the next. Use the one that is "
     "given, and return the new one.",
     KeepsItsOwnCache,
+    GoesOnFromItsOwnCache,
 )
 heads(
     "cached_without_gradient",
     "You cut new keys and values out of the gradient on their way into the cache (`.detach()` or "
     "`no_grad`). Store them as they are.",
     CachesWithoutGradient,
+    {"extend": lambda self, past, key, value: past.append(key.detach(), value.detach())},
     {
         "give": lambda self, output, cache, use_cache, weights: (
             (output, KVCache(cache.keys.detach(), cache.values.detach())) if use_cache else output
@@ -2122,7 +2395,6 @@ heads(
     "ValueError(...)`.",
     refusing(_asserts),
     refusing(_raises(TypeError)),
-    refusing(_raises(RuntimeError)),
 )
 
 
@@ -2194,7 +2466,7 @@ heads(
 )
 
 
-def detaches(name, place):
+def detaches(place):
     def project(self, x, memory):
         found = list(Attention.project(self, x, memory))
         found[place] = found[place].detach()
@@ -2207,7 +2479,7 @@ heads(
     "cut_out_of_the_gradient",
     "You cut something out of the gradient (`.detach()`, `.data` or `no_grad`), so layers before "
     "it would never learn.",
-    *(detaches(name, place) for place, name in enumerate(("query", "key", "value"))),
+    *map(detaches, range(3)),
     {
         "sources": lambda self, x, memory: (
             x,
@@ -2215,6 +2487,7 @@ heads(
         )
     },
     weighs(lambda scores, allowed: right_softmax(scores, allowed).detach()),
+    {"mix": lambda self, weights, values: (weights @ values).detach()},
     {"sources": lambda self, x, memory: (x.detach(), *(2 * ((x if memory is None else memory),)))},
 )
 
