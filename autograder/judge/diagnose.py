@@ -261,15 +261,15 @@ def _behind(error: dict[str, Any]) -> Any:
 
     One that the answer raises itself is a ValueError in this course, or one like another.
     """
-    if _is_its_own(error):
-        known = "ValueError" in error["bases"] or error["type"] in OF_ITS_OWN
-        return error["type"] if known else "another error"
     if is_device_mismatch(error):
         return "another device"
     if error["type"] in ("TypeError", "AttributeError") and "NoneType" in error["message"]:
         return "None"
     if error["type"] == "UnboundLocalError":
         return "a name without a value"
+    if _is_its_own(error):
+        known = "ValueError" in error["bases"] or error["type"] in OF_ITS_OWN
+        return error["type"] if known else "another error"
     return error["type"], _said(error)
 
 

@@ -1124,18 +1124,21 @@ caches(
 )
 
 
+def begins_with(empty):
+    def begin(self):
+        if self.keys is None:
+            self.keys = self.values = empty
+
+    return {
+        "begin": begin,
+        "length": property(lambda self: self.keys.shape[2] if len(self.keys) else 0),
+    }
+
+
 caches(
     "empty_tensors_for_none",
     "An empty cache has None for keys and values. Yours makes tensors of no tokens.",
-    *(
-        {
-            "begin": lambda self, empty=empty: (
-                self.__dict__.update(keys=empty, values=empty) if self.keys is None else None
-            ),
-            "length": property(lambda self: self.keys.shape[2] if len(self.keys) else 0),
-        }
-        for empty in (torch.zeros(2, 3, 0, 4), torch.tensor([]), [])
-    ),
+    *(begins_with(empty) for empty in (torch.zeros(2, 3, 0, 4), torch.tensor([]), [])),
 )
 
 

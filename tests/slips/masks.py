@@ -104,7 +104,7 @@ SLIPS = {
         ("forgot_to_return", {"return token": "mask = token"}),
         (
             "changes_token_ids",
-            {"return": "token_ids[token_ids != pad_id] = pad_id + 1\n    return"},
+            {"return token": "token_ids[token_ids != pad_id] = pad_id + 1\n    return token"},
         ),
         *at(
             "==",
