@@ -118,11 +118,14 @@ class Recorder:
             request = {**request, "seed": len(self.replies)}
         reply = self._link.perform(request)
         self.left_traces |= request["do"] == "load" or isinstance(reply["value"], Handle)
+        self.keep(reply)
+        return reply
+
+    def keep(self, reply: dict[str, Any]) -> None:
         if self.keeps:
             self.replies.append(reply)
             if self._follow:
                 self._follow(reply)
-        return reply
 
 
 @dataclass
@@ -308,6 +311,15 @@ class Subject:
             yield
         finally:
             self._link.keeps = True
+
+    def note(self, found: Any) -> None:
+        """Keep plain data that a check made of what it saw aside: two answers are told apart by it.
+
+        So a check leaves out what it does not look at: a free name, which number was drawn.
+        """
+        if isinstance(self._link, Recorder):
+            reply = {"value": found, "error": None, "printed": "", "ruled_out": []}
+            self._link.keep(reply)
 
     def rename(self, *parts: str) -> Subject:
         """Call the parameters inside each of `parts` by shape: "ffn.0", "ffn.1", largest first.
