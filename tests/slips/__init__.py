@@ -6,6 +6,7 @@ as answers of its own; that they are recognised here shows that they are in othe
 """
 
 import inspect
+import linecache
 import sys
 import types
 from typing import Any
@@ -22,5 +23,7 @@ def slipped(exercise: Exercise, edits: dict[str, str]) -> Any:
         assert wrong.count(text) == 1, f"{text!r} stands {wrong.count(text)} times in the reference"
         wrong = wrong.replace(text, instead)
     place = types.ModuleType(module.__name__)
-    exec(inspect.getsource(module).replace(own, wrong), vars(place))
+    whole, file = inspect.getsource(module).replace(own, wrong), f"<{exercise.name}, slipped>"
+    linecache.cache[file] = (len(whole), None, whole.splitlines(keepends=True), file)
+    exec(compile(whole, file, "exec"), vars(place))
     return getattr(place, exercise.name)
