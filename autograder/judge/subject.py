@@ -306,11 +306,11 @@ class Subject:
         if not isinstance(self._link, Recorder):
             yield
             return
-        self._link.keeps = False
+        kept, self._link.keeps = self._link.keeps, False
         try:
             yield
         finally:
-            self._link.keeps = True
+            self._link.keeps = kept
 
     def note(self, found: Any) -> None:
         """Keep plain data that a check made of what it saw aside: two answers are told apart by it.
