@@ -7,6 +7,7 @@ as answers of its own; that they are recognised here shows that they are in othe
 
 import inspect
 import linecache
+import re
 import sys
 import types
 from typing import Any
@@ -18,10 +19,11 @@ def slipped(exercise: Exercise, edits: dict[str, str]) -> Any:
     """The exercise's answer when its reference is edited; each text has to stand there once."""
     module = sys.modules[exercise.reference.__module__]
     own = inspect.getsource(exercise.reference)
-    wrong = own
-    for text, instead in edits.items():
-        assert wrong.count(text) == 1, f"{text!r} stands {wrong.count(text)} times in the reference"
-        wrong = wrong.replace(text, instead)
+    for text in edits:
+        assert own.count(text) == 1, f"{text!r} stands {own.count(text)} times in the reference"
+    texts = re.compile("|".join(map(re.escape, edits)))
+    wrong, made = texts.subn(lambda found: edits[found[0]], own)
+    assert made == len(edits), f"{list(edits)} overlap in the reference"
     place = types.ModuleType(module.__name__)
     whole, file = inspect.getsource(module).replace(own, wrong), f"<{exercise.name}, slipped>"
     linecache.cache[file] = (len(whole), None, whole.splitlines(keepends=True), file)
