@@ -876,7 +876,11 @@ TO_REFERENCE = [
             ("block.self_attn", "self_attn = block.self_attn"),
             ("block.ln1", "norm1 = block.ln1"),
             ("first", "linear1.weight, reference.linear1.bias = first.weight, first.bias"),
-            ("block.ln2", "norm2.bias.data = block.ln2.bias.data"),
+            (
+                "block.ln2",
+                "norm2.weight.data = block.ln2.weight.data\n"
+                "    reference.norm2.bias.data = block.ln2.bias.data",
+            ),
         )
     ),
     ("mode_of_the_block_changed", {"    first, second =": "    block.eval()\n    first, second ="}),
