@@ -6,6 +6,7 @@ property: a silent branch, a second call. Weights are of order one and sizes dif
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -35,6 +36,7 @@ from autograder.judge.properties import (
     trained_besides,
 )
 from autograder.judge.quiz import quiz
+from autograder.judge.subject import explain
 
 block_parameters = Exercise("block_parameters")
 transformer = Exercise("TransformerBlock")
@@ -430,8 +432,10 @@ def parts_are(block, module, sizes):
     """Its description; Failure unless it trains what it should, by name, and nothing else."""
     if not isinstance(module, Subject):
         raise Failure(f"An nn.Module was asked for; this is a {type(module).__name__}.")
-    description = module.rename(block.ffn).describe(values=False)
+    with module.aside():
+        description = module.rename(block.ffn).describe(values=False)
     found, shapes = description.parameters, block.shapes(sizes)
+    module.note(outline(found, shapes, block.linears(sizes)))
     up, _, down, _ = two = block.linears(sizes)
     came = sorted(one.shape for name, one in found.items() if name.startswith(f"{block.ffn}."))
     if came != sorted(shapes[name] for name in two):
@@ -457,14 +461,54 @@ def parts_are(block, module, sizes):
     return description
 
 
+def outline(found, shapes, linears):
+    """What `parts_are` looks at. A part that was not asked for may have any name.
+
+    Two linear layers that fit each other may have any other hidden width.
+    """
+    owners: dict[int, str] = {}
+    for name in shapes:
+        if name in found:
+            owners.setdefault(found[name].storage, name)
+    known = {
+        name: [list(found[name].shape), found[name].requires_grad, owners[found[name].storage]]
+        for name in shapes
+        if name in found
+    }
+    others = {
+        one.storage: [name.rpartition(".")[2], *one.shape]
+        for name, one in found.items()
+        if one.storage not in owners and one.requires_grad
+    }
+    asked, width = shapes[linears[0]]
+    came = sorted(known[name][0] for name in linears if name in known)
+    for size in {size for shape in came for size in shape} - {asked}:
+        if came == sorted([[size, width], [size], [width, size], [width]]):
+            known |= {name: ["of another width", *known[name][1:]] for name in linears}
+    return known, sorted(others.values())
+
+
+def parts_of(block, answer, args, kwargs, sizes):
+    """The module made of these arguments, once `parts_are` has passed it."""
+    with answer.aside():
+        made = answer.attempt(args, kwargs, seed=0)
+    if made.error:
+        # Which name it knows, and how it says that it refuses a width, is its own affair.
+        kind, code = made.error["type"], made.error["code"]
+        own = code.startswith("raise") or (kwargs and kind == "TypeError")
+        answer.note([kind, "" if own else made.error["message"]])
+        raise Failure(explain(made.error, block.exercise.name))
+    parts_are(block, made.value, sizes)
+    return made.value
+
+
 @shared(needs=())
 def has_its_parts(block, answer, draw):
     """It trains the parts that are asked for, and nothing else."""
     for sizes, by_name in (((12, 3, 20), False), ((32, 4, 7), True)):
         arguments = block.arguments(*sizes)
         named = dict(zip(block.sizes, arguments, strict=True))
-        made = answer.call(() if by_name else arguments, named if by_name else {}, seed=0).value
-        parts_are(block, made, sizes)
+        parts_of(block, answer, () if by_name else arguments, named if by_name else {}, sizes)
 
 
 @shared(needs=["has_its_parts"])
@@ -473,7 +517,18 @@ def keeps_the_shape(block, answer, draw):
     module, _ = block.make(answer, draw)
     args, kwargs = block.inputs(draw, C)
     shape = tuple(args[0].shape)
-    shape_of(module.eval().call(args, kwargs).value, shape, f"x has shape {shape}, and the result")
+    with answer.aside():
+        outcome = module.eval().attempt(args, kwargs)
+    if outcome.error:
+        # Where two lengths don't fit, four tokens (as the memory has) show what was done with them.
+        module.attempt(*block.inputs(draw, C, 4))
+        raise Failure(explain(outcome.error, block.exercise.name))
+    got = outcome.value
+    if isinstance(got, tuple | list):
+        answer.note(["a tensor" if isinstance(one, torch.Tensor) else one is None for one in got])
+    else:
+        answer.note(list(getattr(got, "shape", [])))
+    shape_of(got, shape, f"x has shape {shape}, and the result")
 
 
 @shared(2, needs=["keeps_the_shape"])
@@ -552,14 +607,31 @@ def lets_gradients_flow(block, answer, draw):
 def keeps_the_dtype(block, answer, draw):
     """Moved to another dtype, it returns that dtype."""
     module, weights = block.make(answer, draw, size=0.3)
-    module.eval()
     args, kwargs = block.masked(draw, C)
-    right, tried = block.expect(weights, SIZES[0], args, kwargs), []
+    module.eval().attempt(args, kwargs)
+    right = block.expect(weights, SIZES[0], args, kwargs)
     for dtype in (torch.float16, torch.bfloat16):
         given = tuple(one.to(dtype) if one.is_floating_point() else one for one in args)
-        result = module.to(dtype=dtype).call(given, kwargs).value
-        tried.append((f"For {short_name(dtype)} inputs", result, right.to(dtype)))
-    agree(tried, rtol=5e-2, atol=5e-2)
+        # What half precision makes of one formula depends on how it is written.
+        with answer.aside():
+            outcome = module.to(dtype=dtype).attempt(given, kwargs)
+        if outcome.error:
+            answer.note([outcome.error["type"], outcome.error["message"]])
+            raise Failure(explain(outcome.error, block.exercise.name))
+        answer.note(getattr(outcome.value, "dtype", None))
+        tried = f"For {short_name(dtype)} inputs", outcome.value, right.to(dtype)
+        agree([tried], rtol=5e-2, atol=5e-2)
+
+
+def moves_along(answer, module, *args, **kwargs):
+    """`module.on_meta`; which tensor it was that stayed behind makes no other mistake."""
+    with answer.aside():
+        try:
+            return module.on_meta(*args, **kwargs)
+        except Failure as failure:
+            left = failure
+    answer.note("a tensor stayed behind")
+    raise left
 
 
 @shared()
@@ -568,7 +640,7 @@ def stays_on_the_device(block, answer, draw):
     module = answer.call(block.arguments(*SIZES[0]), seed=0).value.to(device="meta")
     for call in (block.inputs, block.masked):
         args, kwargs = call(draw, C)
-        module.on_meta(*args, **kwargs)
+        moves_along(answer, module, *args, **kwargs)
         module.eval()
 
 
@@ -629,7 +701,12 @@ def is_the_same_in_training(block, answer, draw):
     nothing_is_drawn(answer, module, block.inputs(draw, C), what)
     call = block.masked(draw, C)
     what = what if block is FUSED else "In training, with masks,"
-    agree([(what, module.call(*call).value, block.expect(weights, SIZES[0], *call))])
+    # What was dropped depends on where it stands; that something was does not.
+    with answer.aside():
+        got = module.call(*call).value
+    shape_of(got, call[0][0].shape, f"{what} the result")
+    answer.note(equal(got, module.eval().call(*call).value, near=1e-4))
+    agree([(what, got, block.expect(weights, SIZES[0], *call))])
 
 
 @shared()
@@ -696,9 +773,10 @@ add_shared(
 def is_built_over_torch_s_attention(answer, reference, draw):
     """`self_attn` is an nn.MultiheadAttention; `d_ff` is 4 · d_model unless given, None too."""
     for more in ((), (None,)):
-        module = answer.call((12, 3, *more), seed=0).value
-        parts_are(TRANSFORMER, module, (12, 3, 48))
-    kind = module.attribute("self_attn").kind()
+        module = parts_of(TRANSFORMER, answer, (12, 3, *more), {}, (12, 3, 48))
+    with answer.aside():
+        kind = module.attribute("self_attn").kind()
+    answer.note("MultiheadAttention" in kind.bases)
     if "MultiheadAttention" not in kind.bases:
         raise Failure(f"`self_attn` is a {kind.bases[0]}; nn.MultiheadAttention was asked for.")
 
@@ -766,7 +844,11 @@ def drops_a_tenth_by_default(answer, reference, draw):
 @transformer.check(points=1)
 def refuses_a_width_that_does_not_divide(answer, reference, draw):
     """A width that the heads don't divide is a ValueError, raised by `__init__`."""
-    tried = [(sizes, answer.attempt(sizes)) for sizes in ((10, 3), (4, 8), (12, 5))]
+    with answer.aside():
+        tried = [(sizes, answer.attempt(sizes)) for sizes in ((10, 3), (4, 8), (12, 5))]
+    for _, one in tried:
+        own = one.error and one.error["code"].startswith(("raise", "assert"))
+        answer.note([one.error and one.error["type"], own])
     for (width, heads), outcome in tried:
         refuses(outcome, f"d_model is {width} and num_heads {heads}")
 
@@ -796,11 +878,12 @@ add_shared(
 def hides_later_tokens_from_low_scores(answer, reference, draw):
     """A later token gets no weight, however low the scores of the others are."""
     weights = FUSED.draw_weights(draw, SIZES[0])
-    weights["qkv.weight"][: 2 * C] = 0.0  # all scores alike: -30 · 30 · 4, by the root of 4
-    weights["qkv.bias"][: 2 * C] = torch.tensor([30.0, -30.0]).repeat_interleave(C)
+    weights["qkv.weight"][: 2 * C] = 0.0  # all scores alike: -300 · 300 · 4, by the root of 4
+    weights["qkv.bias"][: 2 * C] = torch.tensor([300.0, -300.0]).repeat_interleave(C)
     module, _ = FUSED.make(answer, draw, weights=weights)
     x = draw.normal(3, 5, C)
-    agree([("With all scores -1,800", module.eval()(x), FUSED.expect(weights, SIZES[0], (x,), {}))])
+    right = FUSED.expect(weights, SIZES[0], (x,), {})
+    agree([("With all scores -180,000", module.eval()(x), right)])
 
 
 # to_reference
@@ -853,14 +936,38 @@ def _built(answer, ffn, width, heads):
 
 def the_layer(answer, block):
     """What the answer makes of `block`; Failure where it is none of torch's layers."""
-    layer = answer(block)
+    with answer.aside():
+        layer = answer.attempt((block,)).value
+        kind = layer.kind() if isinstance(layer, Subject) else None
+    found = kind is not None and "TransformerEncoderLayer" in kind.bases
+    answer.note("a layer" if found else layer is None)
     if layer is None:
+        answer(block)  # so that an error of it is told
         raise Failure("The result is None. Did you forget to `return` it?")
-    kind = layer.kind() if isinstance(layer, Subject) else None
-    if kind is None or "TransformerEncoderLayer" not in kind.bases:
+    if not found:
         came = kind.bases[0] if kind else type(layer).__name__
         raise Failure(f"An nn.TransformerEncoderLayer was asked for; this is a {came}.")
     return layer
+
+
+def leaves_out(layer, weights, sizes):
+    """Whether weights were not copied, as (all of them, some, another number of heads).
+
+    What a layer has in their place was drawn, so its outputs tell nothing.
+    """
+    state = list(layer.describe().state.values())
+
+    def spread(one):  # in another order, or under another name, it was copied all the same
+        return one.double().flatten().sort().values
+
+    def copied(one):
+        return any(
+            one.numel() == other.numel() and equal(spread(one), spread(other), near=1e-2)
+            for other in weights.values()
+        )
+
+    missing = [not copied(one) for one in state]
+    return all(missing), any(missing), layer.attribute("self_attn.num_heads") != sizes[1]
 
 
 @to_reference.check(points=1)
@@ -874,10 +981,15 @@ def gives_the_same_outputs(answer, reference, draw):
     """In eval mode the layer's outputs are the block's, without masks and with both."""
     causal = {"mask": ("blocked_attn_mask", later(5, draw.device))}
     padding = {"key_padding_mask": ("key_padding_mask", right_padded(draw, 5))}
-    tried = []
+    tried: list[tuple] = []
+    lacks: tuple[bool, ...] = ()
     for sizes in SIZES[:2]:
         block, weights = a_block(answer, draw, sizes)
         layer = the_layer(answer, block).eval()
+        if not any(lacks):
+            with answer.aside():
+                lacks = leaves_out(layer, weights, sizes)
+            answer.note(lacks)
         x = draw.normal(3, 5, sizes[0])
         for what, given, grad in (
             ("without masks", {}, True),
@@ -887,7 +999,8 @@ def gives_the_same_outputs(answer, reference, draw):
         ):
             options = {f"src_{theirs}": mask for theirs, (_, mask) in given.items()}
             right = TRANSFORMER.expect(weights, sizes, (x,), dict(given.values()))
-            got = layer.call((x,), options, grad=grad).value
+            with answer.aside() if any(lacks) else nullcontext():
+                got = layer.call((x,), options, grad=grad).value
             tried.append((f"In eval mode, {what},", got, right))
     agree(tried, rtol=5e-5, atol=5e-5)
 
@@ -897,24 +1010,35 @@ def holds_copies(answer, reference, draw):
     """The weights are copies: whoever trains the block leaves the layer as it was."""
     block, weights = a_block(answer, draw)
     layer, x = the_layer(answer, block).eval(), draw.normal(3, 5, C)
-    before = layer(x)
-    block.load(**{name: one + 1 for name, one in weights.items()})
-    same(layer(x), before, "After a change of the block's weights what the layer gives")
+    with answer.aside():
+        before = layer(x)
+        block.load(**{name: one + 1 for name, one in weights.items()})
+        after = layer(x)
+    answer.note(equal(after, before))
+    same(after, before, "After a change of the block's weights what the layer gives")
 
 
 @to_reference.check(points=1, needs=["returns_torch_s_layer"])
 def leaves_the_block_as_it_was(answer, reference, draw):
     """The block keeps its weights, and each of its parts its mode."""
     block, weights = a_block(answer, draw)
-    block.train().attribute("ln2").eval()
-    modes = {name: mode for name, (_, mode) in block.describe(values=False).modules.items()}
-    the_layer(answer, block).load(norm1__weight=draw.gain(C))
-    found = block.describe()
+    block.train()
+    with answer.aside():  # an answer may be given a block of its own
+        block.attribute("ln2").eval()
+        before = block.describe(values=False).modules
+    layer = the_layer(answer, block)
+    with answer.aside():
+        layer.load(norm1__weight=draw.gain(C))
+        found = block.describe()
+    modes = {name: mode for name, (_, mode) in before.items()}
+    now = {name: mode for name, (_, mode) in found.modules.items()}
+    answer.note([modes == now, all(one.requires_grad for one in found.parameters.values())])
+    answer.note([equal(found.state[name], one) for name, one in weights.items()])
     for name, one in weights.items():
         close(found.state[name], one, f"`{name}` of the block")
         if not found.parameters[name].requires_grad:
             raise Failure(f"`{name}` of the block has requires_grad=False now: it stays trained.")
-    if modes != {name: mode for name, (_, mode) in found.modules.items()}:
+    if modes != now:
         raise Failure("The block is in another mode than before: `eval()` and `train()` stay.")
 
 

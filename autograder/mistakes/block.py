@@ -268,12 +268,12 @@ def only_at(place, step):
     return flow
 
 
-def either(name, sentence, step, everywhere=True):
+def either(name, sentence, *steps, everywhere=True):
     """Add a slip made at all branches, or at a single one."""
     for catalogue, base in PRE:
-        made = [only_at(place, step) for place in range(len(NORMS[base]))]
+        made = [only_at(place, step) for step in steps for place in range(len(NORMS[base]))]
         if everywhere:
-            made.insert(0, lambda x, pairs: one_after_another(step, x, pairs))
+            made += [lambda x, pairs, one=one: one_after_another(one, x, pairs) for one in steps]
         flows(name, sentence, *made, to=[(catalogue, base)])
 
 
@@ -299,7 +299,7 @@ either(
     "A shortcut is missing: you went on with what the branch gives. It is added to x.",
     lambda x, norm, branch: branch(norm(x)),
 )
-steps_of(
+either(
     "norm_behind_the_branch",
     "You normalized what comes out of a branch. In pre-norm the norm stands in front of it.",
     lambda x, norm, branch: x + norm(branch(x)),
@@ -320,17 +320,20 @@ flows(
 flows(
     "norms_exchanged",
     "The norms stand in front of the wrong branches.",
-    lambda x, pairs: one_after_another(
-        lambda x, norm, branch: x + branch(norm(x)),
-        x,
-        [(norm, branch) for (norm, _), (_, branch) in zip(reversed(pairs), pairs, strict=True)],
+    lambda x, pairs: pre(
+        x, [(norm, branch) for (norm, _), (_, branch) in zip(pairs[::-1], pairs, strict=True)]
     ),
 )
 flows(
     "ffn_first",
     "The ffn comes first. Tokens communicate, then compute: attention comes first.",
-    lambda x, pairs: one_after_another(
-        lambda x, norm, branch: x + branch(norm(x)), x, [pairs[-1], *pairs[:-1]]
+    lambda x, pairs: pre(x, [pairs[-1], *pairs[:-1]]),
+    lambda x, pairs: pre(
+        x,
+        [
+            (norm, branch)
+            for (norm, _), (_, branch) in zip(pairs, [pairs[-1], *pairs[:-1]], strict=True)
+        ],
     ),
 )
 flows(
@@ -353,12 +356,16 @@ def _reuses_in_the_last(x, pairs):
     return x + branch(norm(pre(x, pairs[:-1])))
 
 
+def _reuses_the_last_but_one(x, pairs):
+    return _reuses(pre(x, pairs[:-2]), pairs[-2:])
+
+
 for one in PRE:
     flows(
         "later_sum_starts_from_x_again",
         "A later sum adds the block's input again, and what attention wrote is lost. Each sum adds "
         "to what the one before it made.",
-        *(_reuses, _reuses_in_the_last)[: len(NORMS[one[1]]) - 1],
+        *(_reuses, _reuses_in_the_last, _reuses_the_last_but_one)[: 2 * len(NORMS[one[1]]) - 3],
         to=[one],
     )
 
@@ -367,23 +374,32 @@ def _adds_in_place(x, norm, branch):
     return x.add_(branch(norm(x)))
 
 
-flows(
-    "changes_x_in_place",
-    "You changed an input in place (`x += …`). The caller still needs it, and so does the norm's "
-    "backward pass: `x = x + …` makes a new tensor.",
-    lambda x, pairs: one_after_another(_adds_in_place, x, pairs),
-    only_at(0, _adds_in_place),
-)
-steps_of(
+for one in PRE:
+    flows(
+        "changes_x_in_place",
+        "You changed an input in place (`x += …`). The caller still needs it, and so does the "
+        "norm's backward pass: `x = x + …` makes a new tensor.",
+        lambda x, pairs: one_after_another(_adds_in_place, x, pairs),
+        only_at(0, _adds_in_place),
+        # Later on it harms nobody but torch's norm, which kept its input.
+        *[only_at(1, _adds_in_place)] * (one[1] in (Transformer, Fused)),
+        to=[one],
+    )
+either(
     "shortcut_detached",
     "You cut the shortcut out of the gradient (`.detach()` or `.data`). It is there to carry "
     "gradients past the branch.",
     lambda x, norm, branch: x.detach() + branch(norm(x)),
 )
+BRANCH_DETACHED = (
+    "You cut a branch out of the gradient (`.detach()`, `.data` or `no_grad`), so it never learns, "
+    "or what stands before it does not."
+)
 either(
     "branch_detached",
-    "You cut a branch out of the gradient (`.detach()`, `.data` or `no_grad`), so it never learns.",
+    BRANCH_DETACHED,
     lambda x, norm, branch: x + branch(norm(x)).detach(),
+    lambda x, norm, branch: x + branch(norm(x).detach()),
 )
 
 
@@ -416,9 +432,10 @@ def with_norms_exchanged(pairs):
     return [(second, attention), (first, feed)]
 
 
-def post_either(name, sentence, step):
+def post_either(name, sentence, *steps, more=()):
     """Add a slip made at both branches, at the first or at the second."""
-    post_flows(name, sentence, of_two(step, step), of_two(step, post), of_two(post, step))
+    ways = ((one, two) for step in steps for one, two in ((step, step), (step, post), (post, step)))
+    post_flows(name, sentence, *(of_two(*way) for way in ways), *more)
 
 
 post_either(
@@ -433,6 +450,11 @@ post_either(
     lambda x, norm, branch: x + branch(x),
 )
 post_either(
+    "norm_behind_the_branch",
+    "A norm stands on what the branch gives alone. It stands on the sum.",
+    lambda x, norm, branch: x + norm(branch(x)),
+)
+post_either(
     "shortcut_missing",
     "A shortcut is missing: the norm stands on x plus what the branch gives.",
     lambda x, norm, branch: norm(branch(x)),
@@ -441,6 +463,7 @@ post_either(
     "branch_missing",
     "A branch never writes: one of attention and the ff is not called.",
     lambda x, norm, branch: norm(x),
+    more=[of_two(post, lambda x, norm, branch: x)],
 )
 post_flows(
     "one_norm_used_for_both",
@@ -482,19 +505,26 @@ post_either(
     lambda x, norm, branch: norm(x.add_(branch(x))),
 )
 post_either(
+    "shortcut_detached",
+    "You cut the shortcut out of the gradient (`.detach()` or `.data`). It is there to carry "
+    "gradients past the branch.",
+    lambda x, norm, branch: norm(x.detach() + branch(x)),
+)
+post_either(
     "branch_detached",
-    "You cut a branch out of the gradient (`.detach()`, `.data` or `no_grad`), so it never learns.",
+    BRANCH_DETACHED,
     lambda x, norm, branch: norm(x + branch(x).detach()),
+    lambda x, norm, branch: norm(x + branch(x.detach())),
 )
 
 
 # What comes out
 
 
-def outcomes(name, sentence, change, to=ALL):
-    """Add a slip in what is returned: `change` of the right result."""
+def outcomes(name, sentence, *changes, to=ALL):
+    """Add slips in what is returned: `change` of the right result."""
 
-    def made(base: Any):
+    def made(base: Any, change):
         class Module(base):
             def forward(self, *args, **kwargs):
                 result = super().forward(*args, **kwargs)
@@ -503,7 +533,7 @@ def outcomes(name, sentence, change, to=ALL):
         return Module
 
     for catalogue, base in to:
-        catalogue.add(name, sentence, made(base))
+        catalogue.add(name, sentence, *(made(base, change) for change in changes))
 
 
 outcomes("forgot_to_return", "You returned nothing: end with `return`.", lambda y: None)
@@ -511,6 +541,7 @@ outcomes(
     "returns_a_tuple",
     "You returned more than x. One tensor comes out, of the shape that went in.",
     lambda y: (y, None),
+    lambda y: (y, y > 0),
     to=[one for one in ALL if one[1] is not DecoderOnly],
 )
 outcomes(
@@ -525,7 +556,8 @@ outcomes(
 )
 outcomes(
     "tensor_made_on_the_cpu",
-    "A tensor is made without `device=x.device`, so it lies on the CPU, and a GPU refuses to mix.",
+    "A tensor (such as a mask) is made without `device=x.device`, so it lies on the CPU, and a GPU "
+    "refuses to mix.",
     lambda y: y * torch.ones(y.shape[-1], dtype=y.dtype),
 )
 
@@ -579,27 +611,32 @@ def _one_norm_under_all_names(module, *_):
         setattr(module, name, getattr(module, first))
 
 
-def renamed(names):
-    """Parts under other names: `names(base)` gives {right: wrong}."""
+def renamed(name, sentence, names):
+    """Add parts under other names, all of `names[base]` or one of them. Which is all the same."""
+
+    def change(some):
+        def make(module, *_):
+            for name in some:
+                part = module._modules[name]
+                hide(module, name, part)
+                module.add_module(f"{name}_otherwise", part)
+
+        return make
+
+    for one in ALL:
+        whole = names[one[1]]
+        single = [(part,) for part in whole] if len(whole) > 1 else []
+        parts(name, sentence, *map(change, (whole, *single)), to=[one])
+
+
+def in_a_list(names):
+    """Parts that the module does not see: `names(base)`."""
 
     def change(module, *_):
-        for old, new in names(base_of(module)).items():
-            part = module._modules[old]
-            hide(module, old, part)
-            module.add_module(new, part)
+        for name in names(base_of(module)):
+            hide(module, name, getattr(module, name))
 
     return change
-
-
-def _in_a_list(module, *_):
-    base = base_of(module)
-    for name in (*NORMS[base], *ATTENTION[base], FFN[base]):
-        hide(module, name, getattr(module, name))
-
-
-def _ffn_in_a_list(module, *_):
-    name = FFN[base_of(module)]
-    hide(module, name, getattr(module, name))
 
 
 _SHARED: dict = {}
@@ -618,38 +655,29 @@ parts(
     "own.",
     _one_norm_under_all_names,
 )
-parts(
+renamed(
     "norms_called_otherwise",
     "The norms have other names. Saved weights are loaded by name, so the names are part of what "
     "is asked for.",
-    renamed(lambda base: {one: f"layer_norm{n}" for n, one in enumerate(NORMS[base], 1)}),
+    NORMS,
 )
-parts(
+renamed(
     "attention_called_otherwise",
     "Attention has another name than asked for. Saved weights are loaded by name.",
-    renamed(lambda base: {one: f"attention{n}" for n, one in enumerate(ATTENTION[base])}),
+    ATTENTION,
 )
-parts(
+renamed(
     "ffn_called_otherwise",
     "The two linear layers have no submodule of the name that is asked for around them.",
-    renamed(lambda base: {FFN[base]: "feedforward"}),
-    lambda module, *_: _bare_linears(module),
+    {base: (name,) for base, name in FFN.items()},
 )
-
-
-def _bare_linears(module):
-    name = FFN[base_of(module)]
-    part = getattr(module, name)
-    hide(module, name, part)
-    module.linear1, module.linear2 = [one for one in part.modules() if isinstance(one, nn.Linear)]
-
-
 parts(
     "sublayers_in_a_list",
     "Some of your sublayers are in a Python list or dict, where the module does not see them: they "
     "are not trained, saved or moved. Make each an attribute of its own.",
-    _in_a_list,
-    _ffn_in_a_list,
+    in_a_list(lambda base: (*NORMS[base], *ATTENTION[base], FFN[base])),
+    in_a_list(lambda base: (FFN[base],)),
+    in_a_list(lambda base: NORMS[base]),
 )
 parts(
     "shared_by_all_blocks",
@@ -665,26 +693,31 @@ parts(
 parts(
     "one_norm_too_many",
     "You made one more norm than there are branches. The last one belongs behind the whole stack.",
-    *(
-        lambda module, width, *_, name=name: module.add_module(name, nn.LayerNorm(width))
-        for name in ("final_norm", "norm")
-    ),
+    lambda module, width, *_: module.add_module("final_norm", nn.LayerNorm(width)),
 )
 
 
-def _with_other_names(exercise, base: Any):
-    def __init__(self, width, heads, *more):
-        base.__init__(self, width, heads, *more)
+def made_by(base: Any, make):
+    return type("Wrong", (base,), {"__init__": make})
 
-    __init__.__qualname__ = f"{exercise}.__init__"  # what Python says names the student's own
-    return type(exercise, (base,), {"__init__": __init__})
+
+def _takes_parts_at_once(self, *sizes, **named):
+    width, heads, *_ = *sizes, *named.values()
+    if width % heads:
+        raise ValueError
+    self.part = nn.Identity()
 
 
 for catalogue, over in ALL:
     catalogue.add(
         "sizes_called_otherwise",
         "The first arguments have other names than asked for. Others call your block by them.",
-        _with_other_names(catalogue.exercise, over),
+        made_by(over, lambda self, *sizes, base=over: base.__init__(self, *sizes)),
+    )
+    catalogue.add(
+        "super_not_called",
+        "`super().__init__()` comes first in `__init__`: before it nn.Module takes no parts.",
+        made_by(over, _takes_parts_at_once),
     )
 
 
@@ -725,7 +758,7 @@ linears(
 linears(
     "other_activation",
     "Your activation is another one than asked for.",
-    between(nn.SiLU()),
+    *map(between, (nn.SiLU(), nn.Tanh(), nn.Sigmoid(), nn.LeakyReLU())),
 )
 linears(
     "no_activation",
@@ -739,24 +772,16 @@ for activation, over in ((nn.GELU(), GELU), (nn.ReLU(), [(post_norm, PostNorm)])
         lambda width, hidden, one=activation: nn.Sequential(between()(width, hidden), one),
         to=over,
     )
-linears(
-    "hidden_width_otherwise",
-    "The hidden width is not the one asked for.",
-    *(
-        lambda width, hidden, times=times: between(nn.GELU())(width, times * width)
-        for times in (2, 4)
-    ),
-    to=[one for one in ALL if one[1] not in (Fused, Transformer)],
-)
-linears(
-    "hidden_width_otherwise",
-    "The hidden width is 4d here.",
-    *(
-        lambda width, hidden, times=times: between(nn.GELU())(width, times * width)
-        for times in (1, 2)
-    ),
-    to=[(fused, Fused)],
-)
+for sentence, over in (
+    ("The hidden width is not the one asked for.", [one for one in ALL if one[1] is not Fused][1:]),
+    ("The hidden width is 4d here.", [(fused, Fused)]),
+):
+    linears(
+        "hidden_width_otherwise",
+        sentence,
+        lambda width, hidden: between(nn.GELU())(width, 2 * width),
+        to=over,
+    )
 linears(
     "ffn_without_bias",
     "Your linear layers have no bias. Leave `bias` at its default.",
@@ -786,8 +811,11 @@ def drops(name, sentence, *steps, to=DROPPING):
 
 
 def dropout_of(module):
-    part = getattr(module, "dropout", None) or module.feed_forward.dropout
-    return part.p
+    return _a_dropout(module).p
+
+
+def _a_dropout(module):
+    return getattr(module, "dropout", None) or module.feed_forward.dropout
 
 
 drops(
@@ -805,8 +833,19 @@ drops(
 )
 
 
-def dropout_given(name, sentence, *changes, to=DROPPING):
-    """Add a slip in what is made of the argument `dropout`: `change(p)`, None for none given."""
+def dropout_given(name, sentence, *changes, to=DROPPING, one_alone=False):
+    """Add a slip in what is made of the argument `dropout`: `change(p)`, None for none given.
+
+    `one_alone`: also where it is made for a single dropout of the block's.
+    """
+
+    def single(base: Any, change):
+        class Module(base):
+            def __init__(self, *args, **kwargs):
+                super().__init__(*args, **kwargs)
+                _a_dropout(self).p = change(_a_dropout(self).p)
+
+        return Module
 
     def made(base: Any, change):
         class Module(base):
@@ -818,7 +857,9 @@ def dropout_given(name, sentence, *changes, to=DROPPING):
         return Module
 
     for catalogue, base in to:
-        add(catalogue, base, name, sentence, *(made(base, change) for change in changes))
+        makes = (made, single) if one_alone else (made,)
+        ways = (make(base, change) for make in makes for change in changes)
+        add(catalogue, base, name, sentence, *ways)
 
 
 def or_default(p, base_default):
@@ -848,6 +889,7 @@ dropout_given(
     "keep_probability",
     "You took `dropout` for the probability to keep a number. It is the probability to drop it.",
     lambda p: 1 - (p or 0.0),
+    one_alone=True,
 )
 dropout_given(
     "drops_by_default",
@@ -867,23 +909,36 @@ def _drops_unasked(base, p):
     return {"feed": lambda self, h: F.dropout(base.feed(self, h), p, self.training)}
 
 
-for catalogue, base in ((post_norm, PostNorm), (fused, Fused)):
+def _drops_in_torch_s(self, x):
+    query, key, value = self.query_key_value(x)
+    mixed = F.scaled_dot_product_attention(query, key, value, dropout_p=0.1, is_causal=True)
+    return self.project_out(self.merge(mixed))
+
+
+for catalogue, base, more in (
+    (post_norm, PostNorm, ()),
+    (fused, Fused, ({"attend": _drops_in_torch_s},)),
+):
     add(
         catalogue,
         base,
         "drops_unasked",
         "It drops in training, and no dropout was given: this block has none.",
         _drops_unasked(base, 0.1),
+        *more,
     )
 
 
 # Attention over nn.MultiheadAttention
 
 
-def attends(name, sentence, *ways, to=((transformer, Transformer), (post_norm, PostNorm))):
+def attends(
+    name, sentence, *ways, to=((transformer, Transformer), (post_norm, PostNorm)), whole=None
+):
     """Add slips in the call of nn.MultiheadAttention: `way(module, attention, h, pairs, padding)`.
 
-    It returns what attention wrote; `pairs` is None where the block takes none.
+    It returns what attention wrote; `pairs` is None where the block takes none. `whole(base)` is
+    another way, a class.
     """
     for catalogue, base in to:
         steps: list[dict] = []
@@ -901,7 +956,7 @@ def attends(name, sentence, *ways, to=((transformer, Transformer), (post_norm, P
                 {"attend": lambda self, h, padding, way=way: way(self, self.attn, h, None, padding)}
                 for way in ways
             ]
-        add(catalogue, base, name, sentence, *steps)
+        add(catalogue, base, name, sentence, *steps, *([whole(base)] if whole else []))
 
 
 def read(attention, h, pairs=None, padding=None, **options):
@@ -914,12 +969,8 @@ attends(
     "pair_not_taken_apart",
     "nn.MultiheadAttention returns two things, the output and the weights, and you used the pair: "
     "`attended, _ = …`.",
-    lambda m, attention, h, pairs, padding: attention(
-        h, h, h, attn_mask=pairs, key_padding_mask=padding
-    ),
-    lambda m, attention, h, pairs, padding: attention(
-        h, h, h, attn_mask=pairs, key_padding_mask=padding, need_weights=False
-    ),
+    lambda m, attention, h, pairs, padding: attention(h, h, h),
+    lambda m, attention, h, pairs, padding: getattr(m, "dropout", tuple)(attention(h, h, h)),
 )
 attends(
     "padding_ignored",
@@ -935,12 +986,41 @@ attends(
     ),
 )
 attends(
+    "none_turned_over",
+    "You turned a mask over that may be None, and needs no turning: it is True where blocked, as "
+    "torch's is. Pass it as it is.",
+    lambda m, attention, h, pairs, padding: read(attention, h, pairs, ~padding),
+)
+attends(
+    "masks_exchanged",
+    "`attn_mask` and `key_padding_mask` of nn.MultiheadAttention are two things: the first is for "
+    "pairs (T, T), the second for padding (B, T).",
+    lambda m, attention, h, pairs, padding: read(attention, h, padding, pairs),
+)
+
+
+def _x_set_to_zero(base):
+    def forward(self, x, *masks, key_padding_mask=None, **named):
+        if (
+            len(masks)
+            == list(inspect.signature(base.forward).parameters).index("key_padding_mask") - 1
+        ):
+            *masks, key_padding_mask = masks
+        if key_padding_mask is not None:
+            x = x.masked_fill(key_padding_mask[:, :, None], 0.0)
+        return base.forward(self, x, *masks, **named)
+
+    return type("Wrong", (base,), {"forward": forward})
+
+
+attends(
     "padding_hidden_as_queries",
     "You set padded inputs to zero in place of hiding them. A row of zeros still has a key, and is "
     "read: pass `key_padding_mask` to attention.",
     lambda m, attention, h, pairs, padding: read(
         attention, h if padding is None else h.masked_fill(padding[..., None], 0.0), pairs
     ),
+    whole=_x_set_to_zero,
 )
 attends(
     "mask_ignored",
@@ -1077,7 +1157,7 @@ transformer.add(
 linears(
     "d_ff_ignored",
     "`d_ff` is not used: the hidden width is a fixed multiple of the width.",
-    *(lambda width, hidden, by=by: between(nn.GELU())(width, by * width) for by in (2, 4)),
+    lambda width, hidden: between(nn.GELU())(width, 4 * width),
     to=[(transformer, Transformer)],
 )
 
@@ -1093,56 +1173,51 @@ def widths(name, sentence, default):
 
 widths(
     "default_d_ff_otherwise",
-    "Where `d_ff` is not given it is 4 · d_model. Yours is 2 · d_model.",
+    "Where `d_ff` is not given it is 4 · d_model, and yours is another (2048 is the default of "
+    "torch's own layer).",
     lambda width: 2 * width,
 )
-widths(
-    "default_d_ff_is_torch_s",
-    "Where `d_ff` is not given it is 4 · d_model. 2048 is the default of torch's own layer.",
-    lambda width: 2048,
-)
 
 
-def none_not_handled(d_model, num_heads, d_ff=0, dropout=0.1):
-    if d_ff == 0:
-        d_ff = 4 * d_model
-    return right.TransformerBlock(d_model, num_heads, nn.Linear(1, d_ff).out_features, dropout)
+def none_not_handled(default):
+    def made(d_model, num_heads, d_ff=default, dropout=0.1):
+        block = right.TransformerBlock(d_model, num_heads, d_ff or None, dropout)
+        nn.Linear(d_model, 1 if d_ff == 0 else d_ff)
+        return block
+
+    return made
 
 
 transformer.add(
     "none_for_d_ff_not_taken",
-    "`d_ff=None`, given on purpose, means 4 · d_model as well.",
-    none_not_handled,
+    "`d_ff` may be None, as it is where it is not given. That means 4 · d_model.",
+    none_not_handled(0),
+    none_not_handled(None),
 )
 
 
-def refusing(unless, error):
+def refusing(unless, error=ValueError, last=nn.MultiheadAttention):
     class Module(right.TransformerBlock):
         def __init__(self, d_model, num_heads, d_ff=None, dropout=0.1):
             if not unless(d_model, num_heads):
                 raise error(f"a width of {d_model} and {num_heads} heads")
+            last(d_model, num_heads)
             fits = d_model % num_heads == 0
             super().__init__(d_model, num_heads if fits else 1, d_ff, dropout)
 
     return Module
 
 
-class LeftToTorch(right.TransformerBlock):
-    def __init__(self, d_model, num_heads, d_ff=None, dropout=0.1):
-        nn.MultiheadAttention(d_model, num_heads)
-        super().__init__(d_model, num_heads, d_ff, dropout)
-
-
 transformer.add(
     "refusal_left_to_torch",
     "You left it to nn.MultiheadAttention to refuse a width that the heads don't divide, and it "
     "raises an AssertionError. Test for it first, and `raise ValueError(...)`.",
-    LeftToTorch,
+    refusing(lambda width, heads: True),
 )
 transformer.add(
     "nothing_refused",
     "A width that the heads don't divide has to be a ValueError.",
-    refusing(lambda width, heads: True, ValueError),
+    refusing(lambda width, heads: True, last=lambda *sizes: None),
 )
 transformer.add(
     "raises_AssertionError",
@@ -1154,8 +1229,8 @@ transformer.add(
     "remainder_the_wrong_way_round",
     "You refuse widths that are fine. The width has to be a multiple of the heads: "
     "`d_model % num_heads`.",
-    refusing(lambda width, heads: heads % width == 0, ValueError),
-    refusing(lambda width, heads: width % heads, ValueError),
+    refusing(lambda width, heads: heads % width == 0),
+    refusing(lambda width, heads: width % heads),
 )
 
 
@@ -1218,6 +1293,23 @@ fuses(
         "split": lambda self, third: third.unflatten(-1, (-1, self.heads)).permute(0, 3, 1, 2),
         "merge": lambda self, mixed: mixed.permute(0, 2, 3, 1).flatten(2),
     },
+)
+fuses(
+    "attention_between_heads",
+    "After the split the heads stand on axis 2, so the heads of a token read one another. Tokens "
+    "have to stand there, (B, H, T, D): `transpose(1, 2)` first.",
+    {
+        "attend": lambda self, x: self.project_out(
+            F.scaled_dot_product_attention(
+                *(third.unflatten(-1, (self.heads, -1)) for third in self.thirds(x)), is_causal=True
+            ).flatten(2)
+        )
+    },
+)
+fuses(
+    "attend_returns_nothing",
+    "`attend` returns nothing: end it with `return`.",
+    {"attend": lambda self, x: None},
 )
 fuses(
     "merged_without_transpose",
@@ -1306,23 +1398,30 @@ fuses(
     ),
 )
 fuses(
-    "softmax_over_the_queries",
-    "Your softmax runs over the queries. Each query shares 1 among its keys: `dim=-1`.",
+    "fill_too_low_for_half_precision",
+    "float16 has no number as low as the one that you fill with: `-math.inf`, which every float "
+    "has.",
     {
-        "weigh": lambda self, scores, blocked: scores.masked_fill(
-            blocked, torch.finfo(scores.dtype).min
-        ).softmax(-2)
+        "weigh": lambda self, scores, blocked: scores.masked_fill(blocked, -1e9).softmax(-1),
     },
 )
+for axis, whom in ((-2, "queries"), (1, "heads")):
+    fuses(
+        f"softmax_over_the_{whom}",
+        f"Your softmax runs over the {whom}. Each query shares 1 among its keys: `dim=-1`.",
+        *(
+            {
+                "weigh": lambda self, scores, blocked, axis=axis, low=low: scores.masked_fill(
+                    blocked, torch.finfo(scores.dtype).min if low is None else low
+                ).softmax(axis)
+            }
+            for low in (None, -math.inf)
+        ),
+    )
 fuses(
     "proj_unused",
     "You made `proj` and never call it. It mixes what the heads found.",
     {"project_out": lambda self, x: x},
-)
-fuses(
-    "mask_left_on_the_cpu",
-    "The causal mask is made on the CPU. Make it with `device=x.device`, or keep it as a buffer.",
-    mask(lambda length, device: _ones(length, None).triu(1)),
 )
 
 
@@ -1363,19 +1462,15 @@ _fused_parts(
 )
 
 
-def _three_projections(*names):
-    def change(module, width, *_):
-        hide(module, "qkv", module.qkv)
-        for name in names:
-            setattr(module, name, nn.Linear(width, width))
-
-    return change
+def _three_projections(module, width, *_):
+    hide(module, "qkv", module.qkv)
+    module.q_k_v = nn.ModuleList(nn.Linear(width, width) for _ in range(3))
 
 
 _fused_parts(
     "three_projections",
     "You made three projections. Here one linear layer, `qkv`, makes 3d features at once.",
-    _three_projections("query", "key", "value"),
+    _three_projections,
 )
 
 
@@ -1388,27 +1483,36 @@ COURSE: tuple[tuple[Mistakes, Any], ...] = (
 )
 
 
-def course(name, sentence, way, to=COURSE):
-    """Add a slip in self-attention: `way(attention, h, options)` calls it."""
-
-    def change(base):
-        def attend(self, h, *given):
-            options = {"key_valid": given[0]}
-            if base is not Encoder:
-                options["causal"] = True
-            if base is DecoderOnly:
-                options |= {"cache": given[1], "use_cache": True}
-            return way(self.self_attention, h, options)
-
-        return {"attend": attend}
-
+def course(name, sentence, *ways, to=COURSE, more=()):
+    """Add slips in self-attention: `way(attention, h, options)` calls it. `more` a decoder's."""
     for catalogue, base in to:
-        add(catalogue, base, name, sentence, change(base))
+        steps = (reads(base, way) for way in ways)
+        add(catalogue, base, name, sentence, *steps, *(more if base is Decoder else ()))
 
 
-def _turned_over(options):
+def reads(base, way):
+    def attend(self, h, *given):
+        options = {"key_valid": given[0]}
+        if base is not Encoder:
+            options["causal"] = True
+        if base is DecoderOnly:
+            options |= {"cache": given[1], "use_cache": True}
+        return way(self.self_attention, h, options)
+
+    return {"attend": attend}
+
+
+def _turned_over(attention, h, options):
     valid = options["key_valid"]
-    return options | {"key_valid": None if valid is None else ~valid}
+    return attention(h, **options | {"key_valid": None if valid is None else ~valid})
+
+
+def _as_queries(attention, h, options):
+    return attention(h, **options | {"key_valid": None, "query_valid": options["key_valid"]})
+
+
+def _memory_s_turned_over(self, h, memory, valid, memory_valid):
+    return self.cross_attention(h, memory, key_valid=~memory_valid)
 
 
 course(
@@ -1416,12 +1520,17 @@ course(
     "Padding is read like any token: pass it to attention as `key_valid`, which hides keys "
     "(`query_valid` makes rows zero, and hides nobody).",
     lambda attention, h, options: attention(h, **options | {"key_valid": None}),
+    _as_queries,
 )
 course(
     "padding_inverted",
     "You hide the real tokens and show the padding. `valid_tokens` is True at real tokens, and so "
     "is `key_valid`.",
-    lambda attention, h, options: attention(h, **_turned_over(options)),
+    _turned_over,
+    more=(
+        {"cross": _memory_s_turned_over},
+        {"cross": _memory_s_turned_over} | reads(Decoder, _turned_over),
+    ),
 )
 course(
     "causal_encoder",
@@ -1448,10 +1557,15 @@ for catalogue, base in COURSE:
     parts(
         "heads_ignored",
         "`num_heads` is not used.",
-        lambda m, width, heads, hidden: setattr(
-            m, "self_attention", ManualMultiHeadAttention(width, 1, use_rope=True)
+        *(
+            lambda m, *_, some=some: [setattr(getattr(m, one), "num_heads", 1) for one in some]
+            for some in (ATTENTION[base][:1], ATTENTION[base])[: len(ATTENTION[base])]
         ),
         to=[(catalogue, base)],
+    )
+    left: dict[str, Any] = {"finish": lambda self, x, valid: x}
+    silenced = reads(
+        base, lambda attn, h, options: attn(h, query_valid=options["key_valid"], **options)
     )
     add(
         catalogue,
@@ -1459,7 +1573,8 @@ for catalogue, base in COURSE:
         "padded_rows_left_as_they_are",
         "Rows of padding are not zero at the end. Make them so as the last step, with "
         "`masked_fill(~valid[:, :, None], 0.0)`.",
-        {"finish": lambda self, x, valid: x},
+        left,
+        left | silenced,
     )
     add(
         catalogue,
@@ -1514,6 +1629,7 @@ crosses(
     "Cross-attention reads x and not the memory. The memory is its second argument.",
     lambda self, h, memory, valid, memory_valid: self.cross_attention(h, key_valid=valid),
     lambda self, h, memory, valid, memory_valid: self.cross_attention(h),
+    lambda self, h, memory, valid, memory_valid: self.cross_attention(h, key_valid=memory_valid),
     lambda self, h, memory, valid, memory_valid: self.cross_attention(h, h, key_valid=valid),
 )
 crosses(
@@ -1521,6 +1637,17 @@ crosses(
     "You exchanged the two: x asks and the memory is asked.",
     lambda self, h, memory, valid, memory_valid: self.cross_attention(memory, h, key_valid=valid),
     lambda self, h, memory, valid, memory_valid: self.cross_attention(memory, h),
+    lambda self, h, memory, valid, memory_valid: self.cross_attention(
+        memory, h, key_valid=memory_valid
+    ),
+)
+crosses(
+    "memory_detached",
+    "You cut the memory out of the gradient (`.detach()`, `.data` or `no_grad`), so the encoder "
+    "never learns.",
+    lambda self, h, memory, valid, memory_valid: self.cross_attention(
+        h, memory.detach(), key_valid=memory_valid
+    ),
 )
 crosses(
     "memory_normalized",
@@ -1552,14 +1679,16 @@ crosses(
 )
 
 
-class MemoryPaddingForTheTarget(Decoder):
+def _decodes(three):
+    """A decoder's `forward` with other paddings for the two attentions and the rows at the end."""
+
     def forward(self, x, memory, *, target_valid_tokens, memory_valid_tokens):
-        return super().forward(
-            x,
-            memory,
-            target_valid_tokens=memory_valid_tokens,
-            memory_valid_tokens=target_valid_tokens,
-        )
+        first, second, rows = three(target_valid_tokens, memory_valid_tokens)
+        x = x + self.attend(self.self_norm(x), first)
+        x = x + self.cross(self.cross_norm(x), memory, first, second)
+        return self.finish(x + self.feed(self.ffn_norm(x)), rows)
+
+    return forward
 
 
 class OtherNames(nn.Module):
@@ -1576,17 +1705,16 @@ class OtherNames(nn.Module):
 
 decoder.add(
     "padding_of_the_other",
-    "A padding went to the wrong attention. Self-attention reads the target and gets "
-    "`target_valid_tokens`; cross-attention reads the memory and gets `memory_valid_tokens`.",
-    MemoryPaddingForTheTarget,
-    type(
-        "Wrong",
-        (Decoder,),
-        {
-            "cross": lambda self, h, memory, valid, memory_valid: self.cross_attention(
-                h, memory, key_valid=valid
-            )
-        },
+    "A padding went to the wrong place. The target's is for self-attention and for the rows that "
+    "are zero at the end; cross-attention reads the memory and gets `memory_valid_tokens`.",
+    *(
+        type("Wrong", (Decoder,), {"forward": forward})
+        for forward in (
+            _decodes(lambda target, memory: (target, target, target)),
+            _decodes(lambda target, memory: (memory, memory, target)),
+            _decodes(lambda target, memory: (memory, target, target)),
+            _decodes(lambda target, memory: (target, memory, memory)),
+        )
     ),
 )
 decoder.add(
@@ -1668,6 +1796,14 @@ caches(
             (x, cache) if use_cache and given is not None else x
         )
     },
+)
+caches(
+    "use_cache_not_passed_on",
+    "Without `use_cache=True` attention returns one tensor, and you take a pair apart. Ask it for "
+    "the cache at every call.",
+    attend_otherwise(
+        lambda attention, h, valid, cache: attention(h, key_valid=valid, causal=True, cache=cache)
+    ),
 )
 caches(
     "not_causal_behind_a_cache",
@@ -1924,6 +2060,13 @@ def copied(block, layer, without=()):
     return layer
 
 
+def loaded(block, layer):
+    """`layer` with the block's weights, part by part."""
+    for mine, theirs in pairs_of(block, layer).values():
+        theirs.load_state_dict(mine.state_dict())
+    return layer
+
+
 def copies(name, sentence, *answers):
     to_reference.add(name, sentence, *answers)
 
@@ -1950,6 +2093,8 @@ copies(
         block, layer_of(block, batch_first=False, activation="relu", norm_first=False)
     ),
     lambda block: copied(block, layer_of(block, activation="relu", norm_first=False)),
+    lambda block: copied(block, layer_of(block, batch_first=False, norm_first=False)),
+    lambda block: copied(block, layer_of(block, batch_first=False, activation="relu")),
 )
 copies(
     "nothing_copied",
@@ -1958,29 +2103,11 @@ copies(
 )
 
 
-def leaving_out(*names):
-    return lambda block: copied(block, layer_of(block), without=names)
-
-
 copies(
     "some_weights_not_copied",
     "Some of the weights were not copied. There are twelve tensors: a weight and a bias of each "
     "norm, of the stacked projections, of the output projection, and of the two linear layers.",
-    *(
-        leaving_out(*names)
-        for names in (
-            ("ln1",),
-            ("ln2",),
-            ("ln1", "ln2"),
-            ("self_attn",),
-            ("self_attn.out_proj",),
-            ("self_attn.in_proj",),
-            ("first", "second"),
-            ("first.bias", "second.bias"),
-            ("self_attn.in_proj_bias", "self_attn.out_proj.bias"),
-            ("first.bias", "second.bias", "self_attn.in_proj_bias", "self_attn.out_proj.bias"),
-        )
-    ),
+    lambda block: copied(block, layer_of(block), without=("first",)),
 )
 
 
@@ -1996,42 +2123,45 @@ copies(
     "heads_otherwise",
     "The layer has another number of heads than the block: `block.self_attn.num_heads`.",
     lambda block: copied(block, layer_of(block, heads=1)),
-    lambda block: copied(block, layer_of(block, heads=2)),
 )
 copies(
     "hidden_width_otherwise",
     "The layer's hidden width is not the block's: pass `dim_feedforward`, the first layer's "
     "`out_features`. Its default is 2048.",
     lambda block: copied(block, layer_of(block, dim_feedforward=2048)),
-    lambda block: copied(block, layer_of(block, dim_feedforward=4 * block.self_attn.embed_dim)),
+    lambda block: loaded(block, layer_of(block, dim_feedforward=2048)),
+    lambda block: loaded(block, layer_of(block, dim_feedforward=4 * block.self_attn.embed_dim)),
+)
+
+
+def linears_exchanged(block):
+    layer = layer_of(block)
+    layer.linear1, layer.linear2 = layer.linear2, layer.linear1
+    return loaded(block, layer)
+
+
+copies(
+    "linear_layers_exchanged",
+    "`linear1` is the first layer, from the width to the hidden width, and `linear2` the second, "
+    "back again. You exchanged them.",
+    linears_exchanged,
+    lambda block: layer_of(
+        block, dim_feedforward=block.self_attn.embed_dim
+    ).linear1.load_state_dict(
+        [one for one in block.ffn.modules() if isinstance(one, nn.Linear)][1].state_dict()
+    ),
 )
 
 
 def shares_modules(block):
-    layer, (first, second) = right_reference(block), _two(block)
-    layer.self_attn, layer.norm1, layer.norm2 = block.self_attn, block.ln1, block.ln2
-    layer.linear1, layer.linear2 = first, second
-    return layer
-
-
-def _two(block):
-    return [one for one in block.ffn.modules() if isinstance(one, nn.Linear)]
-
-
-def shares_weights(block):
-    layer = layer_of(block)
-    for mine, theirs in pairs_of(block, layer).values():
-        for name, one in mine.named_parameters():
-            owner, _, last = name.rpartition(".")
-            setattr(theirs.get_submodule(owner), last, one)
+    layer = right_reference(block)
+    layer.norm1 = block.ln1
     return layer
 
 
 def shares_data(block):
-    layer = layer_of(block)
-    for mine, theirs in pairs_of(block, layer).values():
-        for name, one in mine.named_parameters():
-            theirs.get_parameter(name).data = one.data
+    layer = right_reference(block)
+    layer.linear1.bias.data = pairs_of(block, layer)["first"][0].bias.data
     return layer
 
 
@@ -2040,21 +2170,15 @@ copies(
     "The layer holds the block's own weights: who trains one changes the other. Copy the values: "
     "`load_state_dict`, or `copy_` under `torch.no_grad()`.",
     shares_modules,
-    shares_weights,
     shares_data,
 )
-
-
-def ends_in(train):
-    return lambda block: right_reference(block.train(train))
 
 
 copies(
     "mode_of_the_block_changed",
     "You left the block in another mode: `eval()` and `train()` reach all its parts. It stays as "
     "it was; only the layer is yours.",
-    ends_in(False),
-    ends_in(True),
+    lambda block: right_reference(block.eval()),
 )
 
 

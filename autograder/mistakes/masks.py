@@ -1138,7 +1138,9 @@ def begins_with(empty):
 caches(
     "empty_tensors_for_none",
     "An empty cache has None for keys and values. Yours makes tensors of no tokens.",
-    *(begins_with(empty) for empty in (torch.zeros(2, 3, 0, 4), torch.tensor([]), [])),
+    begins_with(torch.zeros(2, 3, 0, 4)),
+    begins_with(torch.tensor([])),
+    begins_with([]),
 )
 
 
