@@ -1001,11 +1001,9 @@ attends(
 
 def _x_set_to_zero(base):
     def forward(self, x, *masks, key_padding_mask=None, **named):
-        if (
-            len(masks)
-            == list(inspect.signature(base.forward).parameters).index("key_padding_mask") - 1
-        ):
-            *masks, key_padding_mask = masks
+        place = list(inspect.signature(base.forward).parameters).index("key_padding_mask") - 2
+        if len(masks) > place:
+            masks, key_padding_mask = masks[:place], masks[place]
         if key_padding_mask is not None:
             x = x.masked_fill(key_padding_mask[:, :, None], 0.0)
         return base.forward(self, x, *masks, **named)
@@ -1294,15 +1292,22 @@ fuses(
         "merge": lambda self, mixed: mixed.permute(0, 2, 3, 1).flatten(2),
     },
 )
+
+
+def _causal_sdpa(thirds):
+    query, key, value = thirds
+    return F.scaled_dot_product_attention(query, key, value, is_causal=True)
+
+
 fuses(
     "attention_between_heads",
     "After the split the heads stand on axis 2, so the heads of a token read one another. Tokens "
     "have to stand there, (B, H, T, D): `transpose(1, 2)` first.",
     {
         "attend": lambda self, x: self.project_out(
-            F.scaled_dot_product_attention(
-                *(third.unflatten(-1, (self.heads, -1)) for third in self.thirds(x)), is_causal=True
-            ).flatten(2)
+            _causal_sdpa(third.unflatten(-1, (self.heads, -1)) for third in self.thirds(x)).flatten(
+                2
+            )
         )
     },
 )
@@ -1544,6 +1549,13 @@ course(
     lambda attention, h, options: attention(h, **options | {"causal": False}),
     to=COURSE[1:],
 )
+
+
+def _with_one_head(*attentions):
+    for attention in attentions:
+        attention.num_heads = 1
+
+
 for catalogue, base in COURSE:
     parts(
         "no_rope",
@@ -1558,7 +1570,7 @@ for catalogue, base in COURSE:
         "heads_ignored",
         "`num_heads` is not used.",
         *(
-            lambda m, *_, some=some: [setattr(getattr(m, one), "num_heads", 1) for one in some]
+            lambda m, *_, some=some: _with_one_head(*(getattr(m, one) for one in some))
             for some in (ATTENTION[base][:1], ATTENTION[base])[: len(ATTENTION[base])]
         ),
         to=[(catalogue, base)],
