@@ -98,7 +98,7 @@ SLIPS = {
             {"ignore_index=pad_id)": 'ignore_index=pad_id, reduction="sum") / targets.numel()'},
         ),
         (
-            "divided_by_ids",
+            "first_column_counted",
             {"ignore_index=pad_id)": 'ignore_index=pad_id, reduction="sum") / token_ids.numel()'},
         ),
         (
@@ -148,7 +148,7 @@ SLIPS = {
             },
         ),
         (
-            "share_held_up",
+            "logarithm_of_a_softmax",
             {
                 RETURN: "shares = guesses.softmax(-1).gather(-1, targets[..., None])[..., 0]\n"
                 "    return -(shares + 1e-9).log()[targets != pad_id].mean()"
@@ -337,7 +337,7 @@ SLIPS = {
         ("weighed_by_ids", {COUNTED: "token_ids.numel()"}),
         ("weighed_by_ids", {COUNTED: "token_ids[:, 1:].numel()"}),
         ("first_column_counted", {COUNTED: "(token_ids != 0).sum().item()"}),
-        ("inputs_counted", {COUNTED: "(token_ids[:, :-1] != 0).sum().item()"}),
+        ("first_column_counted", {COUNTED: "(token_ids[:, :-1] != 0).sum().item()"}),
         ("nan_from_padding", {"if counted": "if True"}),
         (
             "batches_indexed",
@@ -564,7 +564,7 @@ SLIPS = {
         ),
         ("temperature_ignored", {"temperature, generator=generator": "0.0"}),
         ("temperature_ignored", {SAMPLE: "new = logits[:, -1].argmax(-1, keepdim=True)"}),
-        ("temperature_of_its_own", {"temperature, generator=generator": "generator=generator"}),
+        ("always_drawn", {"temperature, generator=generator": "generator=generator"}),
         (
             "always_drawn",
             {
