@@ -190,10 +190,11 @@ from_logits(
 )
 
 
-def of_shares(held_up):
+def of_shares(held_up=0.0, logarithm=torch.log, masked=lambda costs, mask: costs[mask]):
     def function(logits, token_ids, pad_id=0):
         shares = logits[:, :-1].softmax(-1).gather(-1, token_ids[:, 1:, None])[..., 0]
-        return -(shares + held_up).log()[token_ids[:, 1:] != pad_id].mean()
+        counts = token_ids[:, 1:] != pad_id
+        return -masked(logarithm(shares + held_up), counts).sum() / counts.sum()
 
     return function
 
@@ -204,6 +205,7 @@ next_token_loss.add(
     "logarithm of what you added to it: use `F.cross_entropy` or `log_softmax`, which never form "
     "the share.",
     *(of_shares(held_up) for held_up in (0.0, 1e-8, 1e-9, 1e-10, 1e-12)),
+    of_shares(0.0, masked=torch.mul),
 )
 
 
@@ -213,6 +215,14 @@ next_token_loss.add(
     "nothing would be learned.",
     lambda logits, token_ids, pad_id=0: right_loss(logits.detach(), token_ids, pad_id),
     lambda logits, token_ids, pad_id=0: torch.tensor(right_loss(logits, token_ids, pad_id).item()),
+)
+
+
+next_token_loss.add(
+    "logarithm_forgotten",
+    "You took the share of the right token itself, as `F.nll_loss` of a softmax does. The cost is "
+    "minus its logarithm: use `F.cross_entropy`, or `log_softmax`.",
+    of_shares(logarithm=torch.clone),
 )
 
 
@@ -402,6 +412,18 @@ train_step.add(
 )
 
 
+def by_hand(length):
+    """Clipping by a length that is made from each gradient's own."""
+
+    def way(model, optimizer, max_norm):
+        norm = length(
+            torch.stack([g.norm() for one in model.parameters() if (g := one.grad) is not None])
+        )
+        nn.utils.clip_grads_with_norm_(model.parameters(), max_norm, norm)
+
+    return way
+
+
 def by_the_largest(model, optimizer, max_norm):
     nn.utils.clip_grad_norm_(model.parameters(), max_norm, norm_type=math.inf)
 
@@ -461,6 +483,13 @@ clips(
     "You measured the largest number of the gradients. The length is the root of the sum of "
     "squares, over all of them.",
     by_the_largest,
+)
+clips(
+    "root_misplaced",
+    "You left out the root of the sum of squares, or took one for each parameter. The length of "
+    "all together is one root, of the sum of all squares.",
+    by_hand(lambda norms: norms.square().sum()),
+    by_hand(torch.sum),
 )
 train_step.add(
     "limit_of_another_size",
@@ -536,8 +565,8 @@ def total_and_count(model, ids):
     )
 
 
-def measure(weigh=counted, skip=True, walk=iter, end=None):
-    """A right mean, but for how batches are weighed, which are skipped, how they are walked."""
+def measure(weigh=counted, skip=True, walk=iter, end=None, loss_of=right_loss):
+    """A right mean, but for what is given otherwise."""
 
     def function(model, batches):
         modes = {module: module.training for module in model.modules()}
@@ -546,7 +575,7 @@ def measure(weigh=counted, skip=True, walk=iter, end=None):
         with torch.no_grad():
             for token_ids in walk(batches):
                 if counted(token_ids) or not skip:
-                    loss = right_loss(model(token_ids), token_ids).item()
+                    loss = loss_of(model(token_ids), token_ids).item()
                     total, count = total + loss * weigh(token_ids), count + weigh(token_ids)
         for module, mode in modes.items():
             module.training = mode
@@ -563,15 +592,22 @@ evaluate_loss.add(
 )
 
 
-@evaluate_loss(
+def divided_by(count, weigh=counted, part=slice(None)):
+    """The sum over a part of the batches, divided by what is counted in all."""
+
+    def function(model, batches):
+        number = sum(map(count, batches))
+        return measure(weigh, end=lambda total, _: total / number)(model, batches[part])
+
+    return function
+
+
+evaluate_loss.add(
+    "weight_forgotten",
     "You added up the batches' means and divided by the number of targets. A mean times its "
-    "number of targets is their sum: multiply before you add."
+    "number of targets is their sum: multiply before you add.",
+    divided_by(counted, weigh=lambda ids: 1),
 )
-def weight_forgotten(model, batches):
-    count = sum(map(counted, batches))
-    return measure(weigh=lambda ids: 1, end=lambda total, _: total / count)(model, batches)
-
-
 evaluate_loss.add(
     "weighed_by_rows",
     "You weighed each batch by its rows. Rows have unequal lengths: weigh by counted targets.",
@@ -579,17 +615,36 @@ evaluate_loss.add(
 )
 evaluate_loss.add(
     "weighed_by_ids",
-    "You weighed each batch by all its ids or all its targets, padding among them. Weigh by the "
-    "targets that count: `(token_ids[:, 1:] != 0).sum()`.",
-    measure(weigh=lambda ids: ids.numel()),
-    measure(weigh=lambda ids: ids[:, 1:].numel()),
+    "You counted all ids of a batch or all its targets, padding among them. Count the targets that "
+    "are none: `(token_ids[:, 1:] != 0).sum()`.",
+    *(
+        way(count)
+        for way in (measure, divided_by)
+        for count in (torch.numel, lambda ids: ids[:, 1:].numel())
+    ),
 )
 evaluate_loss.add(
     "first_column_counted",
-    "You weighed each batch by its real ids, the first column among them. That is no target: count "
+    "You counted the real ids of a batch, the first column among them. That is no target: count "
     "in `token_ids[:, 1:]`.",
-    measure(weigh=lambda ids: (ids != 0).sum().item()),
-    measure(weigh=lambda ids: (ids[:, :-1] != 0).sum().item()),
+    *(
+        way(count)
+        for way in (measure, divided_by)
+        for count in (
+            lambda ids: (ids != 0).sum().item(),
+            lambda ids: (ids[:, :-1] != 0).sum().item(),
+        )
+    ),
+)
+evaluate_loss.add(
+    "padding_counted",
+    "You counted padding as a target. Use your `next_token_loss`.",
+    measure(loss_of=loss_of(ignore_index=-100)),
+)
+evaluate_loss.add(
+    "shifted_twice",
+    "You shifted the ids before `next_token_loss`, which shifts too. Give it all logits and ids.",
+    measure(loss_of=loss_of(slice(None, -2), slice(2, None))),
 )
 evaluate_loss.add(
     "nan_from_padding",
@@ -603,18 +658,11 @@ evaluate_loss.add(
     "`for`.",
     measure(walk=lambda batches: (batches[place] for place in range(len(batches)))),
 )
-
-
-def last_over_all(model, batches):
-    count = sum(map(counted, batches))
-    return measure(end=lambda total, _: total / count)(model, batches[-1:])
-
-
 evaluate_loss.add(
     "last_batch_alone",
     "You kept the last batch's loss alone. Sum over all batches.",
     measure(walk=lambda batches: list(batches)[-1:]),
-    last_over_all,
+    divided_by(counted, part=slice(-1, None)),
 )
 first = measure(walk=lambda batches: list(batches)[:1])
 evaluate_loss.add(
@@ -1173,11 +1221,18 @@ def feeds(name, sentence, *ways):
     generate.add(name, sentence, *(writer(feed=way) for way in ways))
 
 
+def all_new_again(model, new, ids, caches):
+    begin, kept = caches or (0, None)
+    logits, kept = cached(model, ids[:, begin:], ids, kept)
+    return logits, (begin or ids.shape[1], kept)
+
+
 feeds(
     "whole_text_into_the_cache",
-    "You fed all ids at each step and the caches too, so every key is there twice and more. With "
-    "the caches feed the new token alone.",
+    "You fed ids that are in the caches already, so their keys are there twice and more. With the "
+    "caches feed the new token alone.",
     lambda model, new, ids, caches: model(ids, caches=caches, use_cache=True),
+    all_new_again,
 )
 feeds(
     "cache_not_used",
@@ -1294,6 +1349,15 @@ chooses(
     "`sample_next`, which does so.",
     lambda logits, temperature, generator: choose(logits, temperature or 1.0, generator),
 )
+chooses(
+    "drawn_at_another_temperature",
+    "You drew at another temperature than the one given. Hand `temperature` on to `sample_next`, "
+    "which divides the logits by it.",
+    lambda logits, temperature, generator: choose(logits, temperature and 1.0, generator),
+    lambda logits, temperature, generator: choose(
+        logits, temperature and 1 / temperature, generator
+    ),
+)
 chooses("temperature_of_one", "By default the temperature is 0.0.", choose, default=1.0)
 chooses(
     "generator_ignored",
@@ -1302,7 +1366,7 @@ chooses(
 )
 chooses(
     "generator_reseeded",
-    "You seeded the generator at each step, so each step draws the same number. Its state is the "
+    "You seeded a generator, so each call draws the same numbers. The state of `generator` is the "
     "caller's: only draw from it.",
     reseeded(lambda generator: 0),
     reseeded(torch.Generator.initial_seed),
@@ -1353,6 +1417,7 @@ ends(
     "one_too_few",
     "One token is missing: there are `max_new_tokens` new ones.",
     lambda ids, _: ids[:, :-1],
+    lambda ids, prompt: F.pad(ids[:, :-1], (0, 1)) if len(ids[0]) > len(prompt[0]) else ids,
 )
 generate.add(
     "one_too_many",
@@ -1381,6 +1446,7 @@ generate.add(
     "made_on_the_cpu",
     "You made a tensor without `device=` or moved one to the CPU, and a GPU refuses to mix them.",
     writer(feed=on_the_cpu_first),
+    writer(feed=lambda model, new, ids, caches: cached(model, new.cpu(), ids, caches)),
     writer(end=lambda ids, prompt: ids.cpu()),
 )
 

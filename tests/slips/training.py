@@ -3,13 +3,16 @@
 SHIFT = "logits[:, :-1], token_ids[:, 1:]"
 CROSS_ENTROPY = "F.cross_entropy(guesses.transpose(1, 2), targets, ignore_index=pad_id)"
 RETURN = f"return {CROSS_ENTROPY}"
+EACH = f'losses = {CROSS_ENTROPY[:-1]}, reduction="none")\n'
+SHARES = "shares = guesses.softmax(-1).gather(-1, targets[..., None])[..., 0]\n"
+LENGTH = "torch.sqrt(sum(p.grad.square().sum() for p in model.parameters()))"
 CLEAR = "    optimizer.zero_grad()\n"
 LOSS = "next_token_loss(model(token_ids), token_ids)"
 BACKWARD = "    loss.backward()\n"
 CLIP = "    nn.utils.clip_grad_norm_(model.parameters(), max_norm)\n"
 STEP = "    optimizer.step()\n"
 BY_HAND = (
-    "    norm = torch.sqrt(sum(p.grad.square().sum() for p in model.parameters()))\n"
+    f"    norm = {LENGTH}\n"
     "    if norm > max_norm:\n"
     "        for p in model.parameters():\n"
     "            p.grad *= max_norm / norm\n"
@@ -83,8 +86,8 @@ SLIPS = {
         (
             "inputs_left_out",
             {
-                RETURN: 'losses = F.cross_entropy(guesses.transpose(1, 2), targets, reduction="none")\n'
-                "    keep = (token_ids[:, :-1] != pad_id).to(losses.dtype)\n"
+                RETURN: EACH.replace(", ignore_index=pad_id", "")
+                + "    keep = (token_ids[:, :-1] != pad_id).to(losses.dtype)\n"
                 "    return (losses * keep).sum() / keep.sum()"
             },
         ),
@@ -110,18 +113,13 @@ SLIPS = {
         ),
         (
             "mean_of_row_means",
-            {
-                RETURN: "losses = F.cross_entropy(guesses.transpose(1, 2), targets, "
-                'ignore_index=pad_id, reduction="none")\n'
-                "    return (losses.sum(1) / (targets != pad_id).sum(1)).mean()"
-            },
+            {RETURN: EACH + "    return (losses.sum(1) / (targets != pad_id).sum(1)).mean()"},
         ),
         (
             "mean_of_row_means",
             {
-                RETURN: "losses = F.cross_entropy(guesses.transpose(1, 2), targets, "
-                'ignore_index=pad_id, reduction="none")\n'
-                "    return (losses.sum(1) / (targets != pad_id).sum(1).clamp(min=1)).mean()"
+                RETURN: EACH
+                + "    return (losses.sum(1) / (targets != pad_id).sum(1).clamp(min=1)).mean()"
             },
         ),
         (
@@ -142,17 +140,11 @@ SLIPS = {
         ),
         (
             "logarithm_of_a_softmax",
-            {
-                RETURN: "shares = guesses.softmax(-1).gather(-1, targets[..., None])[..., 0]\n"
-                "    return -shares.log()[targets != pad_id].mean()"
-            },
+            {RETURN: SHARES + "    return -shares.log()[targets != pad_id].mean()"},
         ),
         (
             "logarithm_of_a_softmax",
-            {
-                RETURN: "shares = guesses.softmax(-1).gather(-1, targets[..., None])[..., 0]\n"
-                "    return -(shares + 1e-9).log()[targets != pad_id].mean()"
-            },
+            {RETURN: SHARES + "    return -(shares + 1e-9).log()[targets != pad_id].mean()"},
         ),
         ("gradient_cut", {"logits[:, :-1]": "logits.detach()[:, :-1]"}),
         ("gradient_cut", {RETURN: f"return torch.tensor({CROSS_ENTROPY}.item())"}),
@@ -264,7 +256,7 @@ SLIPS = {
             "frozen_parameters_forgotten",
             {
                 CLIP: BY_HAND.replace(
-                    "torch.sqrt(sum(p.grad.square().sum() for p in model.parameters()))",
+                    LENGTH,
                     "torch.stack([p.grad.norm() for p in model.parameters()]).norm()",
                 )
             },
@@ -273,7 +265,7 @@ SLIPS = {
             "frozen_parameters_forgotten",
             {
                 CLIP: BY_HAND.replace(
-                    "torch.sqrt(sum(p.grad.square().sum() for p in model.parameters()))",
+                    LENGTH,
                     "sum(p.grad.data.norm(2) ** 2 for p in model.parameters()) ** 0.5",
                 )
             },
@@ -282,7 +274,7 @@ SLIPS = {
             "frozen_parameters_forgotten",
             {
                 CLIP: BY_HAND.replace(
-                    "torch.sqrt(sum(p.grad.square().sum() for p in model.parameters()))",
+                    LENGTH,
                     "sum((p.grad**2).sum() for p in model.parameters()).sqrt()",
                 )
             },
@@ -336,6 +328,12 @@ SLIPS = {
         ("weighed_by_rows", {" * counted": " * len(token_ids)", "+= counted": "+= len(token_ids)"}),
         ("weighed_by_ids", {COUNTED: "token_ids.numel()"}),
         ("weighed_by_ids", {COUNTED: "token_ids[:, 1:].numel()"}),
+        ("weighed_by_ids", {"count += counted": "count += token_ids.numel()"}),
+        ("padding_counted", {f"{LOSS}.item": f"{LOSS[:-1]}, -1).item"}),
+        (
+            "shifted_twice",
+            {LOSS: "next_token_loss(model(token_ids)[:, :-1], token_ids[:, 1:])"},
+        ),
         ("first_column_counted", {COUNTED: "(token_ids != 0).sum().item()"}),
         ("first_column_counted", {COUNTED: "(token_ids[:, :-1] != 0).sum().item()"}),
         ("nan_from_padding", {"if counted": "if True"}),
@@ -346,12 +344,7 @@ SLIPS = {
                 "            token_ids = batches[place]\n"
             },
         ),
-        (
-            "batches_indexed",
-            {
-                "            counted =": "            assert len(batches) > 0\n            counted =",
-            },
-        ),
+        ("batches_indexed", {MODES: f"{MODES}\n    number = len(batches)"}),
         ("last_batch_alone", {"total +=": "total =", "count +=": "count ="}),
         ("last_batch_alone", {"total +=": "total ="}),
         ("first_batch_alone", {COUNT: COUNT + "            break\n"}),
@@ -640,9 +633,7 @@ SLIPS = {
         ("made_on_the_cpu", {"ids, new]": "ids, new.cpu()]"}),
         (
             "made_on_the_cpu",
-            {
-                "        ids = torch.cat": "        new = torch.tensor(new.tolist())\n        ids = torch.cat"
-            },
+            {"ids, new]": "ids, torch.tensor(new.tolist())]"},
         ),
     ],
 }
