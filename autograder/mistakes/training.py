@@ -205,24 +205,20 @@ next_token_loss.add(
     "logarithm of what you added to it: use `F.cross_entropy` or `log_softmax`, which never form "
     "the share.",
     *(of_shares(held_up) for held_up in (0.0, 1e-8, 1e-9, 1e-10, 1e-12)),
-    of_shares(0.0, masked=torch.mul),
+    of_shares(masked=torch.mul),
 )
-
-
+next_token_loss.add(
+    "logarithm_forgotten",
+    "You took the share of the right token itself, as `F.nll_loss` of a softmax does. The cost is "
+    "minus its logarithm: use `F.cross_entropy`, or `log_softmax`.",
+    of_shares(logarithm=torch.clone),
+)
 next_token_loss.add(
     "gradient_cut",
     "You cut the logits off from their history (`.detach()`, `.data`, `torch.tensor(...)`), so "
     "nothing would be learned.",
     lambda logits, token_ids, pad_id=0: right_loss(logits.detach(), token_ids, pad_id),
     lambda logits, token_ids, pad_id=0: torch.tensor(right_loss(logits, token_ids, pad_id).item()),
-)
-
-
-next_token_loss.add(
-    "logarithm_forgotten",
-    "You took the share of the right token itself, as `F.nll_loss` of a softmax does. The cost is "
-    "minus its logarithm: use `F.cross_entropy`, or `log_softmax`.",
-    of_shares(logarithm=torch.clone),
 )
 
 
@@ -560,9 +556,8 @@ def counted(ids):
 
 
 def total_and_count(model, ids):
-    return (right_loss(model(ids), ids).item() * counted(ids) if counted(ids) else 0.0), counted(
-        ids
-    )
+    count = counted(ids)
+    return (right_loss(model(ids), ids).item() * count if count else 0.0), count
 
 
 def measure(weigh=counted, skip=True, walk=iter, end=None, loss_of=right_loss):
@@ -615,8 +610,8 @@ evaluate_loss.add(
 )
 evaluate_loss.add(
     "weighed_by_ids",
-    "You counted all ids of a batch or all its targets, padding among them. Count the targets that "
-    "are none: `(token_ids[:, 1:] != 0).sum()`.",
+    "You counted all ids of a batch or all its targets, padding among them. Count the other "
+    "targets: `(token_ids[:, 1:] != 0).sum()`.",
     *(
         way(count)
         for way in (measure, divided_by)
@@ -667,8 +662,8 @@ evaluate_loss.add(
 first = measure(walk=lambda batches: list(batches)[:1])
 evaluate_loss.add(
     "first_batch_alone",
-    "You returned inside the loop, so only the first batch counts, and what stands behind the loop "
-    "is never run.",
+    "You left the loop after the first batch (a `return` or `break` inside it), so only that one "
+    "counts.",
     first,
     lambda model, batches: first(model.eval(), batches),
 )
@@ -1358,7 +1353,12 @@ chooses(
         logits, temperature and 1 / temperature, generator
     ),
 )
-chooses("temperature_of_one", "By default the temperature is 0.0.", choose, default=1.0)
+chooses(
+    "temperature_of_one",
+    "You drew although no temperature was given. By default it is 0.0: the largest is taken.",
+    choose,
+    default=1.0,
+)
 chooses(
     "generator_ignored",
     "You did not hand `generator` on to `sample_next`.",

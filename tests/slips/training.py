@@ -18,7 +18,6 @@ BY_HAND = (
     "            p.grad *= max_norm / norm\n"
 )
 COUNTED = "(token_ids[:, 1:] != 0).sum().item()"
-GUARD = "            if counted:  # the mean of no targets is NaN\n"
 TOTAL = f"total += {LOSS}.item() * counted"
 COUNT = "                count += counted\n"
 MODES = "modes = [(module, module.training) for module in model.modules()]"
