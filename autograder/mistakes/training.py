@@ -1349,9 +1349,6 @@ chooses(
     "You drew at another temperature than the one given. Hand `temperature` on to `sample_next`, "
     "which divides the logits by it.",
     lambda logits, temperature, generator: choose(logits, temperature and 1.0, generator),
-    lambda logits, temperature, generator: choose(
-        logits, temperature and 1 / temperature, generator
-    ),
 )
 chooses(
     "temperature_of_one",
