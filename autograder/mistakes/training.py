@@ -36,6 +36,8 @@ next_token_loss.add(
     "You compared the logits at t with token t, which the model has just read: it learns to copy. "
     "They are for token t + 1: `logits[:, :-1]` meet `token_ids[:, 1:]`.",
     loss_of(slice(None), slice(None)),
+    loss_of(slice(None, -1), slice(None, -1)),
+    loss_of(slice(1, None), slice(1, None)),
 )
 next_token_loss.add(
     "shifted_twice",
@@ -47,6 +49,53 @@ next_token_loss.add(
     "You shifted the wrong way: the logits at t met token t - 1. They are for the next token.",
     loss_of(slice(1, None), slice(None, -1)),
 )
+
+
+@next_token_loss(
+    "You rolled the ids round, so the last logits of a row meet its first token. They have no "
+    "target: cut, `logits[:, :-1]` and `token_ids[:, 1:]`."
+)
+def rolled_round(logits, token_ids, pad_id=0):
+    rolled = token_ids.roll(-1, dims=1)
+    return F.cross_entropy(logits.transpose(1, 2), rolled, ignore_index=pad_id)
+
+
+@next_token_loss(
+    "You flattened first and shifted then, so the last logits of a row meet the first token of the "
+    "next row. Shift each row, then flatten."
+)
+def rows_run_together(logits, token_ids, pad_id=0):
+    flat = token_ids.flatten()[1:]
+    return F.cross_entropy(logits.flatten(0, 1)[:-1], flat, ignore_index=pad_id)
+
+
+@next_token_loss(
+    "`F.cross_entropy` looks for the tokens of the vocabulary on axis 1, where you have the "
+    "places. Give it `logits.transpose(1, 2)`, (B, V, T), or flatten both."
+)
+def vocabulary_last(logits, token_ids, pad_id=0):
+    return F.cross_entropy(logits[:, :-1], token_ids[:, 1:], ignore_index=pad_id)
+
+
+@next_token_loss(
+    "You reshaped the logits to (B, V, T). That keeps the numbers in a row and mixes places with "
+    "tokens: `transpose(1, 2)` swaps the axes."
+)
+def reshaped_for_transposed(logits, token_ids, pad_id=0):
+    B, T, V = logits.shape
+    guesses = logits[:, :-1].reshape(B, V, T - 1)
+    return F.cross_entropy(guesses, token_ids[:, 1:], ignore_index=pad_id)
+
+
+@next_token_loss(
+    "You took the softmax over the places (`dim=1` of (B, T, V)). The shares of the vocabulary's "
+    "tokens at one place sum to 1: take it over the last axis."
+)
+def softmax_over_the_places(logits, token_ids, pad_id=0):
+    shares = logits[:, :-1].log_softmax(1).transpose(1, 2)
+    return F.nll_loss(shares, token_ids[:, 1:], ignore_index=pad_id)
+
+
 next_token_loss.add(
     "padding_counted",
     "You counted padding as a target, so the model would learn to write padding. Leave out the "
@@ -102,6 +151,14 @@ def divided_by_all(logits, token_ids, pad_id=0):
     return (each(logits, token_ids) * (token_ids[:, 1:] != pad_id)).mean()
 
 
+next_token_loss.add(
+    "first_column_counted",
+    "You divided by the number of ids, the first column among them. That is no target: divide by "
+    "`(token_ids[:, 1:] != pad_id).sum()`.",
+    lambda logits, token_ids, pad_id=0: each(logits, token_ids).sum() / token_ids.numel(),
+)
+
+
 @next_token_loss(
     "You took the mean of each row and then the mean of the rows, so a token of a short row counts "
     "more. The mean is over all counted targets together."
@@ -112,16 +169,11 @@ def mean_of_row_means(logits, token_ids, pad_id=0):
     return rows[counted.any(1)].mean()
 
 
-def from_logits(name, sentence, *changes):
+def from_logits(name, sentence, change):
     next_token_loss.add(
         name,
         sentence,
-        *(
-            lambda logits, token_ids, pad_id=0, change=change: right_loss(
-                change(logits), token_ids, pad_id
-            )
-            for change in changes
-        ),
+        lambda logits, token_ids, pad_id=0: right_loss(change(logits), token_ids, pad_id),
     )
 
 
@@ -132,37 +184,49 @@ from_logits(
     lambda logits: logits.softmax(-1),
 )
 from_logits(
-    "gradient_cut",
-    "You cut the logits off from their history (`.detach()`, `.data`, `torch.tensor(...)`), so "
-    "nothing would be learned.",
-    lambda logits: logits.detach(),
-)
-from_logits(
     "always_float32",
     "You returned float32 whatever the logits are. The loss has the dtype of the logits.",
     lambda logits: logits.float(),
 )
 
 
-@next_token_loss(
-    "You took the logarithm of a softmax. Where a share rounds to 0 that is minus infinity: use "
-    "`F.cross_entropy` or `log_softmax`, which never form the share."
+def of_shares(held_up=0.0, logarithm=torch.log, masked=lambda costs, mask: costs[mask]):
+    def function(logits, token_ids, pad_id=0):
+        shares = logits[:, :-1].softmax(-1).gather(-1, token_ids[:, 1:, None])[..., 0]
+        counts = token_ids[:, 1:] != pad_id
+        return -masked(logarithm(shares + held_up), counts).sum() / counts.sum()
+
+    return function
+
+
+next_token_loss.add(
+    "logarithm_of_a_softmax",
+    "You took the logarithm of a softmax. Where a share rounds to 0 that is minus infinity, or the "
+    "logarithm of what you added to it: use `F.cross_entropy` or `log_softmax`, which never form "
+    "the share.",
+    *(of_shares(held_up) for held_up in (0.0, 1e-8, 1e-9, 1e-10, 1e-12)),
+    of_shares(masked=torch.mul),
 )
-def logarithm_of_a_softmax(logits, token_ids, pad_id=0):
-    shares = logits[:, :-1].softmax(-1).gather(-1, token_ids[:, 1:, None])[..., 0]
-    return -shares.log()[token_ids[:, 1:] != pad_id].mean()
+next_token_loss.add(
+    "logarithm_forgotten",
+    "You took the share of the right token itself, as `F.nll_loss` of a softmax does. The cost is "
+    "minus its logarithm: use `F.cross_entropy`, or `log_softmax`.",
+    of_shares(logarithm=torch.clone),
+)
+next_token_loss.add(
+    "gradient_cut",
+    "You cut the logits off from their history (`.detach()`, `.data`, `torch.tensor(...)`), so "
+    "nothing would be learned.",
+    lambda logits, token_ids, pad_id=0: right_loss(logits.detach(), token_ids, pad_id),
+    lambda logits, token_ids, pad_id=0: torch.tensor(right_loss(logits, token_ids, pad_id).item()),
+)
 
 
-def of_result(name, sentence, *changes):
+def of_result(name, sentence, change):
     next_token_loss.add(
         name,
         sentence,
-        *(
-            lambda logits, token_ids, pad_id=0, change=change: change(
-                right_loss(logits, token_ids, pad_id)
-            )
-            for change in changes
-        ),
+        lambda logits, token_ids, pad_id=0: change(right_loss(logits, token_ids, pad_id)),
     )
 
 
@@ -184,10 +248,21 @@ of_result(
 of_result("sign_missing", "The sign is wrong: a loss is minus the logarithm.", lambda loss: -loss)
 
 
-@next_token_loss("You wrote into `token_ids`, which the caller still needs. Use `ignore_index`.")
-def padding_overwritten(logits, token_ids, pad_id=0):
-    token_ids[token_ids == pad_id] = -100
-    return F.cross_entropy(logits[:, :-1].transpose(1, 2), token_ids[:, 1:])
+def overwriting(first):
+    def function(logits, token_ids, pad_id=0):
+        ids = token_ids[:, first:]
+        ids[ids == pad_id] = -100
+        return F.cross_entropy(logits[:, :-1].transpose(1, 2), token_ids[:, 1:])
+
+    return function
+
+
+next_token_loss.add(
+    "padding_overwritten",
+    "You wrote into `token_ids`, which the caller still needs. Use `ignore_index`.",
+    overwriting(0),
+    overwriting(1),  # a slice is a view
+)
 
 
 @next_token_loss(
@@ -295,8 +370,8 @@ def stepped_by_hand(model, token_ids, optimizer, max_norm=1.0):
     return loss.item()
 
 
-def clips(name, sentence, *ways, **settings):
-    train_step.add(name, sentence, *(step_of(clip=way, **settings) for way in ways))
+def clips(name, sentence, *ways):
+    train_step.add(name, sentence, *(step_of(clip=way) for way in ways))
 
 
 def each_tensor(model, optimizer, max_norm):
@@ -331,6 +406,18 @@ train_step.add(
     "You switched the model to eval mode, so it trains without dropout. Leave its mode alone.",
     in_eval_mode,
 )
+
+
+def by_hand(length):
+    """Clipping by a length that is made from each gradient's own."""
+
+    def way(model, optimizer, max_norm):
+        norm = length(
+            torch.stack([g.norm() for one in model.parameters() if (g := one.grad) is not None])
+        )
+        nn.utils.clip_grads_with_norm_(model.parameters(), max_norm, norm)
+
+    return way
 
 
 def by_the_largest(model, optimizer, max_norm):
@@ -393,7 +480,18 @@ clips(
     "squares, over all of them.",
     by_the_largest,
 )
-clips("limit_of_another_size", "By default `max_norm` is 1.0.", clip, default=5.0)
+clips(
+    "root_misplaced",
+    "You left out the root of the sum of squares, or took one for each parameter. The length of "
+    "all together is one root, of the sum of all squares.",
+    by_hand(lambda norms: norms.square().sum()),
+    by_hand(torch.sum),
+)
+train_step.add(
+    "limit_of_another_size",
+    "By default `max_norm` is 1.0.",
+    *(step_of(default=limit) for limit in (0.1, 0.5, 5.0, math.inf)),
+)
 
 
 train_step.add(
@@ -426,31 +524,44 @@ train_step.add(
     "You compared each token's logits with the token itself. Use your `next_token_loss`, which "
     "shifts.",
     step_of(loss_of=loss_of(slice(None), slice(None))),
+    step_of(loss_of=loss_of(slice(None), slice(None), ignore_index=-100)),
 )
 train_step.add(
     "shifted_twice",
     "You shifted the ids before `next_token_loss`, which shifts too. Give it all logits and ids.",
     step_of(loss_of=loss_of(slice(None, -2), slice(2, None))),
+    step_of(loss_of=lambda logits, ids: right_loss(logits[:, :-1], ids)),
 )
 
 
-@train_step("You wrote into `token_ids`, which the caller still needs.")
-def ids_overwritten(model, token_ids, optimizer, max_norm=1.0):
+def zeroed_afterwards(model, token_ids, optimizer, max_norm=1.0):
     loss = step_of()(model, token_ids, optimizer, max_norm)
     token_ids.zero_()
     return loss
 
 
+train_step.add(
+    "ids_overwritten",
+    "You wrote into `token_ids`, which the caller still needs, and `backward` too.",
+    zeroed_afterwards,
+    step_of(loss_of=overwriting(1)),
+)
+
+
 # evaluate_loss
 
 
-def total_and_count(model, token_ids):
-    counted = (token_ids[:, 1:] != 0).sum().item()
-    return (right_loss(model(token_ids), token_ids).item() * counted if counted else 0.0), counted
+def counted(ids):
+    return (ids[:, 1:] != 0).sum().item()
 
 
-def measure(weigh=lambda ids: (ids[:, 1:] != 0).sum().item(), skip=True, walk=iter, end=None):
-    """A right mean, but for how batches are weighed, which are skipped, how they are walked."""
+def total_and_count(model, ids):
+    count = counted(ids)
+    return (right_loss(model(ids), ids).item() * count if count else 0.0), count
+
+
+def measure(weigh=counted, skip=True, walk=iter, end=None, loss_of=right_loss):
+    """A right mean, but for what is given otherwise."""
 
     def function(model, batches):
         modes = {module: module.training for module in model.modules()}
@@ -458,8 +569,8 @@ def measure(weigh=lambda ids: (ids[:, 1:] != 0).sum().item(), skip=True, walk=it
         total = count = 0
         with torch.no_grad():
             for token_ids in walk(batches):
-                if (token_ids[:, 1:] != 0).any() or not skip:
-                    loss = right_loss(model(token_ids), token_ids).item()
+                if counted(token_ids) or not skip:
+                    loss = loss_of(model(token_ids), token_ids).item()
                     total, count = total + loss * weigh(token_ids), count + weigh(token_ids)
         for module, mode in modes.items():
             module.training = mode
@@ -474,6 +585,24 @@ evaluate_loss.add(
     "each batch by its number of counted targets.",
     measure(weigh=lambda ids: 1),
 )
+
+
+def divided_by(count, weigh=counted, part=slice(None)):
+    """The sum over a part of the batches, divided by what is counted in all."""
+
+    def function(model, batches):
+        number = sum(map(count, batches))
+        return measure(weigh, end=lambda total, _: total / number)(model, batches[part])
+
+    return function
+
+
+evaluate_loss.add(
+    "weight_forgotten",
+    "You added up the batches' means and divided by the number of targets. A mean times its "
+    "number of targets is their sum: multiply before you add.",
+    divided_by(counted, weigh=lambda ids: 1),
+)
 evaluate_loss.add(
     "weighed_by_rows",
     "You weighed each batch by its rows. Rows have unequal lengths: weigh by counted targets.",
@@ -481,16 +610,36 @@ evaluate_loss.add(
 )
 evaluate_loss.add(
     "weighed_by_ids",
-    "You weighed each batch by all its ids or all its targets, padding among them. Weigh by the "
-    "targets that count: `(token_ids[:, 1:] != 0).sum()`.",
-    measure(weigh=lambda ids: ids.numel()),
-    measure(weigh=lambda ids: ids[:, 1:].numel()),
+    "You counted all ids of a batch or all its targets, padding among them. Count the other "
+    "targets: `(token_ids[:, 1:] != 0).sum()`.",
+    *(
+        way(count)
+        for way in (measure, divided_by)
+        for count in (torch.numel, lambda ids: ids[:, 1:].numel())
+    ),
 )
 evaluate_loss.add(
     "first_column_counted",
-    "You weighed each batch by its real ids, the first column among them. That is no target: count "
+    "You counted the real ids of a batch, the first column among them. That is no target: count "
     "in `token_ids[:, 1:]`.",
-    measure(weigh=lambda ids: (ids != 0).sum().item()),
+    *(
+        way(count)
+        for way in (measure, divided_by)
+        for count in (
+            lambda ids: (ids != 0).sum().item(),
+            lambda ids: (ids[:, :-1] != 0).sum().item(),
+        )
+    ),
+)
+evaluate_loss.add(
+    "padding_counted",
+    "You counted padding as a target. Use your `next_token_loss`.",
+    measure(loss_of=loss_of(ignore_index=-100)),
+)
+evaluate_loss.add(
+    "shifted_twice",
+    "You shifted the ids before `next_token_loss`, which shifts too. Give it all logits and ids.",
+    measure(loss_of=loss_of(slice(None, -2), slice(2, None))),
 )
 evaluate_loss.add(
     "nan_from_padding",
@@ -508,11 +657,15 @@ evaluate_loss.add(
     "last_batch_alone",
     "You kept the last batch's loss alone. Sum over all batches.",
     measure(walk=lambda batches: list(batches)[-1:]),
+    divided_by(counted, part=slice(-1, None)),
 )
+first = measure(walk=lambda batches: list(batches)[:1])
 evaluate_loss.add(
     "first_batch_alone",
-    "You returned inside the loop, so only the first batch counts.",
-    measure(walk=lambda batches: list(batches)[:1]),
+    "You left the loop after the first batch (a `return` or `break` inside it), so only that one "
+    "counts.",
+    first,
+    lambda model, batches: first(model.eval(), batches),
 )
 evaluate_loss.add(
     "summed",
@@ -526,13 +679,22 @@ evaluate_loss.add(
 )
 
 
-@evaluate_loss(
-    "You walked `batches` twice, or after using it up. An iterator is empty the second time: count "
-    "and sum in one loop."
-)
-def walked_twice(model, batches):
-    count = sum((ids[:, 1:] != 0).sum().item() for ids in batches)
+def counted_first(model, batches):
+    count = sum(map(counted, batches))
     return measure(end=lambda total, _: total / count)(model, batches)
+
+
+def counted_last(model, batches):
+    return measure(end=lambda total, _: total)(model, batches) / sum(map(counted, batches))
+
+
+evaluate_loss.add(
+    "walked_twice",
+    "You walked `batches` twice, or after using it up. An iterator is empty the second time: count "
+    "and sum in one loop.",
+    counted_first,
+    counted_last,
+)
 
 
 def moded(before, after, grad=torch.no_grad):
@@ -563,8 +725,13 @@ def one_flag(model, modes):
 
 
 def its_children(model, modes):
-    for module in (model, *model.children()):
+    for module in model.children():
         module.training = modes[module]
+
+
+def it_and_its_children(model, modes):
+    one_flag(model, modes)
+    its_children(model, modes)
 
 
 evaluate_loss.add(
@@ -597,6 +764,7 @@ evaluate_loss.add(
     "still in eval mode: walk `model.modules()`.",
     moded(nn.Module.eval, one_flag),
     moded(nn.Module.eval, its_children),
+    moded(nn.Module.eval, it_and_its_children),
 )
 evaluate_loss.add(
     "gradients_computed",
@@ -997,6 +1165,10 @@ def cached(model, new, ids, caches):
     return model(new, caches=caches, use_cache=True)
 
 
+def uncached(model, ids):
+    return model(ids)
+
+
 def choose(logits, temperature, generator):
     return right_sample(logits[:, -1], temperature, generator=generator)
 
@@ -1006,7 +1178,13 @@ def restored(model, training):
 
 
 def writer(
-    feed=cached, choose=choose, before=nn.Module.eval, after=restored, end=None, default=0.0
+    feed=cached,
+    uncached=uncached,
+    choose=choose,
+    before=nn.Module.eval,
+    after=restored,
+    end=None,
+    default=0.0,
 ):
     """A right `generate`, but for what is given otherwise."""
 
@@ -1021,7 +1199,7 @@ def writer(
             if use_cache or feed is always_cached:
                 logits, caches = feed(model, new, ids, caches)
             else:
-                logits = model(ids)
+                logits = uncached(model, ids)
             new = choose(logits, temperature, generator)[:, None]
             ids = torch.cat([ids, new], dim=1)
         after(model, training)
@@ -1038,11 +1216,18 @@ def feeds(name, sentence, *ways):
     generate.add(name, sentence, *(writer(feed=way) for way in ways))
 
 
+def all_new_again(model, new, ids, caches):
+    begin, kept = caches or (0, None)
+    logits, kept = cached(model, ids[:, begin:], ids, kept)
+    return logits, (begin or ids.shape[1], kept)
+
+
 feeds(
     "whole_text_into_the_cache",
-    "You fed all ids at each step and the caches too, so every key is there twice and more. With "
-    "the caches feed the new token alone.",
+    "You fed ids that are in the caches already, so their keys are there twice and more. With the "
+    "caches feed the new token alone.",
     lambda model, new, ids, caches: model(ids, caches=caches, use_cache=True),
+    all_new_again,
 )
 feeds(
     "cache_not_used",
@@ -1104,14 +1289,35 @@ feeds(
 )
 
 
+def two_values(model, ids):
+    logits, _ = model(ids)
+    return logits
+
+
+generate.add(
+    "two_values_expected",
+    "You took two values from the model also with `use_cache=False`. Then it returns the logits "
+    "alone.",
+    writer(uncached=two_values),
+)
+
+
 def chooses(name, sentence, *ways, **settings):
     generate.add(name, sentence, *(writer(choose=way, **settings) for way in ways))
 
 
-def reseeded(logits, temperature, generator):
-    if generator is not None:
-        generator.manual_seed(0)
-    return choose(logits, temperature, generator)
+def reseeded(seed):
+    def way(logits, temperature, generator):
+        if generator is not None:
+            generator.manual_seed(seed(generator))
+        return choose(logits, temperature, generator)
+
+    return way
+
+
+def divided(logits, temperature, generator):
+    shares = (logits[:, -1] / temperature).softmax(-1)
+    return torch.multinomial(shares, 1, generator=generator)[:, 0]
 
 
 chooses(
@@ -1134,10 +1340,22 @@ chooses(
 )
 chooses(
     "always_drawn",
-    "You drew although the temperature is 0. Then the largest is taken, as `sample_next` does.",
+    "You drew although the temperature is 0. Then the largest is taken: hand `temperature` on to "
+    "`sample_next`, which does so.",
     lambda logits, temperature, generator: choose(logits, temperature or 1.0, generator),
 )
-chooses("temperature_of_one", "By default the temperature is 0.0.", choose, default=1.0)
+chooses(
+    "drawn_at_another_temperature",
+    "You drew at another temperature than the one given. Hand `temperature` on to `sample_next`, "
+    "which divides the logits by it.",
+    lambda logits, temperature, generator: choose(logits, temperature and 1.0, generator),
+)
+chooses(
+    "temperature_of_one",
+    "You drew although no temperature was given. By default it is 0.0: the largest is taken.",
+    choose,
+    default=1.0,
+)
 chooses(
     "generator_ignored",
     "You did not hand `generator` on to `sample_next`.",
@@ -1145,9 +1363,15 @@ chooses(
 )
 chooses(
     "generator_reseeded",
-    "You seeded the generator at each step, so each step draws the same number. Its state is the "
+    "You seeded a generator, so each call draws the same numbers. The state of `generator` is the "
     "caller's: only draw from it.",
-    reseeded,
+    reseeded(lambda generator: 0),
+    reseeded(torch.Generator.initial_seed),
+)
+chooses(
+    "divided_by_zero",
+    "You divided by a temperature of 0. Then the largest is taken: `sample_next` does so.",
+    divided,
 )
 
 
@@ -1190,6 +1414,12 @@ ends(
     "one_too_few",
     "One token is missing: there are `max_new_tokens` new ones.",
     lambda ids, _: ids[:, :-1],
+    lambda ids, prompt: F.pad(ids[:, :-1], (0, 1)) if len(ids[0]) > len(prompt[0]) else ids,
+)
+generate.add(
+    "one_too_many",
+    "There is one token too many. The one behind the prompt counts too: `max_new_tokens` in all.",
+    lambda model, prompt, count, **settings: writer()(model, prompt, count + 1, **settings),
 )
 ends(
     "a_list_returned",
@@ -1213,6 +1443,7 @@ generate.add(
     "made_on_the_cpu",
     "You made a tensor without `device=` or moved one to the CPU, and a GPU refuses to mix them.",
     writer(feed=on_the_cpu_first),
+    writer(feed=lambda model, new, ids, caches: cached(model, new.cpu(), ids, caches)),
     writer(end=lambda ids, prompt: ids.cpu()),
 )
 
