@@ -305,11 +305,11 @@ class Subject:
         if not isinstance(self._link, Recorder):
             yield
             return
-        self._link.keeps = False
+        kept, self._link.keeps = self._link.keeps, False
         try:
             yield
         finally:
-            self._link.keeps = True
+            self._link.keeps = kept
 
     @contextlib.contextmanager
     def known_by(self, trait: Callable[[Any], Any]) -> Iterator[None]:
