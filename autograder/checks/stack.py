@@ -47,6 +47,7 @@ from autograder.judge.properties import (
     refuses,
 )
 from autograder.judge.quiz import quiz
+from autograder.judge.values import walk
 
 tiny = Exercise("TinyTransformerEncoder")
 stack_parameters = Exercise("stack_parameters")
@@ -184,6 +185,17 @@ def agree(what, got, right, rows=None, **tolerances):
     same(got, right, f"{what}: the logits", **({"rtol": 5e-4, "atol": 5e-4} | tolerances))
 
 
+def shapes_in(value):
+    """The trait of a result that is judged by its shape: who drew its numbers does not matter."""
+    return walk(value, lambda one: tuple(one.shape) if isinstance(one, torch.Tensor) else one)
+
+
+def tell(answer, *traits):
+    """Let what was done aside be known by `traits`, which tell one mistake from another."""
+    with answer.known_by(lambda _: list(traits)):
+        answer.kind()
+
+
 def a_module(answer, args, kwargs):
     module = answer.call(args, kwargs, seed=0).value
     if not isinstance(module, Subject):
@@ -267,7 +279,8 @@ def shared_checks(model, parts, formula):
     def gives_logits(answer, reference, draw):
         module = a_module(answer, (50, 8, 2, 1, 6), model.options)
         for shape in ((3, 7), (2, 1)):
-            got = module(draw.integers(0, 50, *shape))
+            with module.known_by(shapes_in):
+                got = module(draw.integers(0, 50, *shape))
             shape_of(got, (*shape, 50), f"With V = 50 and ids of shape {shape}, the result")
 
     def follows_the_formula(answer, reference, draw):
@@ -279,9 +292,7 @@ def shared_checks(model, parts, formula):
     def leaves_its_inputs_untouched(answer, reference, draw):
         made, ids = model.make(answer, draw), some_ids(draw)
         mask = right_padded(draw, 5) if model is TINY else valid_tokens(draw, 5)
-        after = made.module.call((ids, mask), after=True).arguments
-        for got, before, name in zip(after, (ids, mask), ("token_ids", "the mask"), strict=True):
-            untouched(got, before, name)
+        leaves_alone(answer, made.module, {"token_ids": ids, "the mask": mask})
 
     def lets_gradients_flow(answer, reference, draw):
         made, ids = model.make(answer, draw), draw.integers(1, V, 3, 5)  # 0 may be a padding_idx
@@ -425,6 +436,21 @@ def every_gradient_is_finite(got):
             raise Failure(f"The gradient of `{name}` is 0 in all its numbers, so it never learns.")
 
 
+def leaves_alone(answer, module, inputs):
+    """Fail if a call changes one of `inputs`. What it writes there tells nothing of who wrote."""
+    args = tuple(inputs.values())
+    with answer.aside():
+        outcome = module.attempt(args, after=True)
+    if outcome.error:
+        module.call(args)
+    for got, (name, before) in zip(outcome.arguments, inputs.items(), strict=True):
+        try:
+            untouched(got, before, name)
+        except Failure:
+            tell(answer, "a mask" if before.dtype == torch.bool else "ids")
+            raise
+
+
 def drawn_anew(answer, module, args, what, asked, method=None):
     """Fail unless two calls differ, where that is `asked`, or else are equal.
 
@@ -500,11 +526,18 @@ def hides_both(answer, reference, draw):
 def has_its_defaults(answer, reference, draw):
     """Not given: width 64, 4 heads, 2 layers, 4 · d_model hidden features, 256 positions."""
     sizes = (5, 64, 4, 2, 256)
-    parts_are(TINY, a_module(answer, (5, 8, 2, 1, None), {}), (5, 8, 2, 1, 32))
-    parts_are(TINY, a_module(answer, (5,), {}), sizes)
-    made = TINY.make(answer, draw, sizes, size=0.3, given=(5,))
-    ids = some_ids(draw, sizes, 1, 3)
-    made.agrees("With all sizes at their defaults", made.module(ids), ids)
+    for given in ((5, 8, 2, 1, None), (5, 8, 2, 1)):
+        try:
+            with answer.aside():
+                parts_are(TINY, a_module(answer, given, {}), (5, 8, 2, 1, 32))
+        except Failure:
+            tell(answer, "another hidden width")
+            raise
+    with answer.aside():  # whichever default is another one, and what it is
+        parts_are(TINY, a_module(answer, (5,), {}), sizes)
+        made = TINY.make(answer, draw, sizes, size=0.3, given=(5,))
+        ids = some_ids(draw, sizes, 1, 3)
+        made.agrees("With all sizes at their defaults", made.module(ids), ids)
 
 
 @tiny.check(points=1, needs=["gives_logits"])
@@ -514,9 +547,9 @@ def refuses_what_is_too_long(answer, reference, draw):
     for given, most in (({"max_len": 5}, 5), ({}, 256)):
         module = a_module(answer, (7, 4, 1, 1, 3), given).to(device="cpu")
         ids = draw.integers(0, 7, 1, most + 1).cpu()
-        outcome = module.attempt((ids,))
-        refuses(outcome, f"{most + 1} tokens with `max_len` of {most}")
-        shape_of(module(ids[:, :most]), (1, most, 7), f"Of {most} tokens the result")
+        with module.known_by(shapes_in):
+            refuses(module.attempt((ids,)), f"{most + 1} tokens with `max_len` of {most}")
+            shape_of(module(ids[:, :most]), (1, most, 7), f"Of {most} tokens the result")
 
 
 # stack_parameters
@@ -692,12 +725,13 @@ class Free:
     def all_sizes(self):
         return dict(zip(self.names, self.sizes, strict=True))
 
-    def count(self, answer, once=True, **sizes):
-        """How many numbers a model of these sizes trains, each counted `once`, or by name."""
+    def count(self, answer, **sizes):
+        """How many numbers a model of these sizes trains, each counted once, and by name."""
         args = tuple((self.all_sizes() | sizes).values())
-        found = a_module(answer, args, self.options).describe(values=False).parameters
-        counts = {one.storage if once else name: one.shape for name, one in found.items()}
-        return numbers(counts.values())
+        with answer.aside():
+            found = a_module(answer, args, self.options).describe(values=False).parameters
+        once = {one.storage: one.shape for one in found.values()}
+        return numbers(once.values()), numbers(one.shape for one in found.values())
 
 
 def drawn_weights(module, draw, size):
@@ -712,6 +746,26 @@ def drawn_weights(module, draw, size):
         name: size * (draw.normal(*shape) if len(shape) > 1 else draw.gain(*shape))
         for name, shape in shapes.items()
     }
+
+
+def run_back(answer, module, back, *args):
+    """The outcome of a run back, known by its result: the names of parameters are free."""
+    with answer.aside():
+        outcome = module.attempt(args, backward=back)
+    if outcome.error:
+        module.backward(back, *args)
+    tell(answer, outcome.value)
+    return outcome
+
+
+def learns(answer, got):
+    """Fail unless every parameter gets a gradient, known by how many get none, or nothing but 0."""
+    try:
+        every_gradient_is_finite(got)
+    except Failure:
+        zero = (one is not None and one.dim() > 1 and not one.any() for one in got.values())
+        tell(answer, sum(one is None for one in got.values()), sum(zero))
+        raise
 
 
 class TooSmall(Failure):
@@ -748,10 +802,25 @@ def looks(module, judge):
         judge(module.to(dtype=torch.float64))
 
 
-def are_no_probabilities(got):
-    """Fail where all are between 0 and 1, or exponentials that sum to 1."""
+def are_probabilities(got):
+    """Whether all are between 0 and 1, or exponentials that sum to 1."""
     sums = got.double().exp().sum(-1)
-    if ((got >= 0) & (got <= 1)).all() or torch.allclose(sums, torch.ones_like(sums), atol=1e-3):
+    between = bool(((got >= 0) & (got <= 1)).all())
+    return between or torch.allclose(sums, torch.ones_like(sums), atol=1e-3)
+
+
+def probabilities_or(trait):
+    """A trait of logits, which are known by being probabilities where they are, by `trait` else."""
+
+    def kind(value):
+        real = isinstance(value, torch.Tensor) and value.is_floating_point() and not value.is_meta
+        return "probabilities" if real and are_probabilities(value) else trait(value)
+
+    return kind
+
+
+def are_no_probabilities(got):
+    if are_probabilities(got):
         raise Failure("These are probabilities, or their logarithms. Logits are asked for.")
 
 
@@ -773,10 +842,12 @@ def free_checks(model, what_it_trains):
     exercise, gate = model.exercise, [model.exercise.checks[0].name]
 
     def layers_are_their_own(answer, reference, draw):
-        one, two, three = (model.count(answer, num_layers=count) for count in (1, 2, 3))
+        counts, by_name = zip(*(model.count(answer, num_layers=n) for n in (1, 2, 3)), strict=True)
+        one, two, three = counts
         sizes = model.all_sizes()
         least = model.matrices(sizes["d_model"], sizes["hidden_dim"])
         if not (three - two == two - one >= least):
+            tell(answer, *(["one block in several places"] if by_name != counts else counts))
             raise Failure(
                 f"With 1, 2 and 3 layers it trains {one:,}, {two:,} and {three:,} numbers. Each "
                 f"layer has weights of its own, at least {least:,} numbers."
@@ -784,7 +855,8 @@ def free_checks(model, what_it_trains):
 
     def uses_its_hidden_width(answer, reference, draw):
         hidden = model.sizes[-1]
-        one, other = (model.count(answer, False, hidden_dim=size) for size in (hidden, hidden + 5))
+        one, other = (model.count(answer, hidden_dim=size)[1] for size in (hidden, hidden + 5))
+        tell(answer, other - one)
         width, layers = model.all_sizes()["d_model"], model.all_sizes()["num_layers"]
         if other - one < layers * (model.matrices(width, 5) - model.matrices(width, 0)):
             raise Failure(
@@ -805,23 +877,23 @@ def free_checks(model, what_it_trains):
                 }:
                     weights = drawn
                 module.load(**weights)
-            results.append([module.call(args, method=name).value for args, name in parts])
+            with module.known_by(shapes_in):
+                results.append([module.call(args, method=name).value for args, name in parts])
         for one, other, (_, name) in zip(*results, parts, strict=True):
             shape_of(other, one.shape)
             if torch.allclose(one, other, rtol=1e-3, atol=1e-3):
+                tell(answer, name)
                 what = f"the result of `{name}`" if name else "the result"
                 raise Failure(f"With 3 heads and with 2, on the same weights, {what} is the same.")
 
     def leaves_its_inputs_untouched(answer, reference, draw):
-        args = model.inputs(draw)
-        after = model.make(answer, draw).call(args, after=True).arguments
-        for place, (got, before) in enumerate(zip(after, args, strict=True)):
-            untouched(got, before, f"argument {place + 1}")
+        args = {f"argument {place + 1}": one for place, one in enumerate(model.inputs(draw))}
+        leaves_alone(answer, model.make(answer, draw), args)
 
     def lets_gradients_flow(answer, reference, draw):
         module, args = model.make(answer, draw), model.inputs(draw)
         back = draw.normal(*module(*args).shape)
-        every_gradient_is_finite(module.backward(back, *args).parameters)
+        learns(answer, run_back(answer, module, back, *args).parameters)
 
     def keeps_the_dtype(answer, reference, draw):
         module, args = model.make(answer, draw, size=0.25), model.inputs(draw)
@@ -901,25 +973,31 @@ def decoded(module, *args):
 @seq2seq.check(points=1)
 def gives_logits(answer, reference, draw):
     """Sources (B, S) and targets (B, T) give logits (B, T, target_vocab), of all ids there are."""
-    module = a_module(answer, SEQ2SEQ.sizes, {}).to(device="cpu")
-    by_name = a_module(answer, (), SEQ2SEQ.all_sizes()).to(device="cpu")
-    source, target = torch.arange(SOURCE).repeat(2, 1), torch.arange(TARGET).repeat(2, 1)
-    named = {"source_ids": source, "target_ids": target}
-    named |= {"source_valid": all_valid(source), "target_valid": all_valid(target)}
-    for got in (module(*named.values()), by_name(**named)):
-        shape_of(got, (2, TARGET, TARGET), f"Of targets (2, {TARGET}) the result")
-    short = target[:, :1], source[:, :3]
-    got = module(short[1], short[0], all_valid(short[1]), all_valid(short[0]))
-    shape_of(got, (2, 1, TARGET), "Of targets (2, 1) the result")
+    turned = SEQ2SEQ.all_sizes() | {"source_vocab": TARGET, "target_vocab": SOURCE}
+    for args, kwargs, words, more in (
+        (SEQ2SEQ.sizes, {}, SOURCE, TARGET),
+        ((), turned, TARGET, SOURCE),
+    ):
+        module = a_module(answer, args, kwargs).to(device="cpu")
+        source, target = (torch.arange(count).repeat(2, 1) for count in (words, more))
+        named = {"source_ids": source, "target_ids": target}
+        named |= {"source_valid": all_valid(source), "target_valid": all_valid(target)}
+        with module.known_by(shapes_in):
+            got = module(**named) if kwargs else module(*named.values())
+            shape_of(got, (2, more, more), f"Of targets (2, {more}) the result")
+            short = source[:, :3], target[:, :1]
+            got = module(*short, *map(all_valid, short))
+        shape_of(got, (2, 1, more), "Of targets (2, 1) the result")
 
 
 @seq2seq.check(points=1, needs=["gives_logits"])
 def decodes_what_it_encodes(answer, reference, draw):
     """`forward` is `decode` of what `encode` returns: a memory (B, S, d_model)."""
     module, (source, target, *valid) = SEQ2SEQ.make(answer, draw).eval(), both_ids(draw)
-    memory = encoded(module, source, valid[0])
-    got = decoded(module, target, memory, valid[1], valid[0])
-    whole = module(source, target, *valid)
+    with module.known_by(probabilities_or(shapes_in)):
+        memory = encoded(module, source, valid[0])
+        got = decoded(module, target, memory, valid[1], valid[0])
+        whole = module(source, target, *valid)
     shape_of(got, whole.shape)
     are_no_probabilities(whole)
     rows = valid[1][:, :, None]
@@ -1086,7 +1164,9 @@ def scores_every_lesson(answer, reference, draw):
         ((), RECOMMENDER.all_sizes() | {"max_len": LESSONS}, everything),
         ((*RECOMMENDER.sizes, LESSONS), {}, everything[:1, -1:]),
     ):
-        got = a_module(answer, args, kwargs).to(device="cpu")(history)
+        module = a_module(answer, args, kwargs).to(device="cpu")
+        with module.known_by(shapes_in):
+            got = module(history)
         shape_of(got, (len(history), LESSONS), f"Of histories {tuple(history.shape)} the result")
 
 
@@ -1102,7 +1182,7 @@ def reads_every_lesson(answer, reference, draw):
     back = draw.normal(len(rows), LESSONS)
 
     def judge(module):
-        outcome = module.backward(back, rows)
+        outcome = run_back(answer, module, back, rows)
         logits = outcome.value
         shape_of(logits, (len(rows), LESSONS))
         for place in range(5):
@@ -1112,6 +1192,7 @@ def reads_every_lesson(answer, reference, draw):
             moves(logits[8 + lesson], logits[8], f"Lesson {lesson} came after four others")
         for name, one in outcome.parameters.items():
             if one is not None and tuple(one.shape) in TABLES and one.any(1).sum() < LESSONS:
+                tell(answer, one.any(1))
                 raise Failure(
                     f"All {LESSONS} lessons were read, and not as many rows of `{name}` learn: "
                     f"{one.any(1).int().tolist()}. Is a lesson its `padding_idx`?"
@@ -1124,7 +1205,8 @@ def reads_every_lesson(answer, reference, draw):
 def leaves_padding_out(answer, reference, draw):
     """Padding on the right changes nothing: a history has the scores that it has alone."""
     module, (history,) = RECOMMENDER.make(answer, draw), histories(draw)
-    together = module(history)
+    with module.known_by(probabilities_or(lambda value: value)):
+        together = module(history)
     shape_of(together, (4, LESSONS))
     are_no_probabilities(together)
     for place, length in ((1, 3), (2, 1)):
@@ -1180,11 +1262,11 @@ def normalizes_the_stream(answer, reference, draw):
     """Its blocks are post-norm: with silent branches every norm still counts."""
     module, (history,) = a_module(answer, RECOMMENDER.sizes, RECOMMENDER.options), histories(draw)
     with answer.aside():
-        lessons, _, others = tables(module)
+        lessons, positions, others = tables(module)
         start = module.describe().state
         gains = [name for name, one in others.items() if len(one) == 1 and (start[name] == 1).all()]
-        drawn = {name: draw.normal(*shape) for name, shape in lessons.items()}
-        drawn |= zeros({name: one for name, one in others.items() if len(one) > 1})
+        drawn = {name: draw.normal(*shape) for name, shape in (lessons | positions).items()}
+        drawn |= zeros({name: one for name, one in others.items() if name not in gains})
         module.load(**drawn).eval()
     before = module(history)
     shape_of(before, (4, LESSONS))
@@ -1203,6 +1285,7 @@ def survives_an_empty_history(answer, reference, draw):
     """An empty history has finite logits and gradients, and neither moves others nor is moved."""
     module, (history,) = RECOMMENDER.make(answer, draw).eval(), histories(draw)
     empty = history * torch.tensor([[1], [0], [1], [1]], device=history.device)
+    leaves_alone(answer, module, {"history": empty})
     others, rows = module(history), [0, 2, 3]
     for call in ({}, {"grad": False}):
         got = module.call((empty,), **call).value
@@ -1214,7 +1297,7 @@ def survives_an_empty_history(answer, reference, draw):
         stays(got[rows], others[rows], "Another history in the batch was emptied")
     stays(module(empty[1:2]), got[1:2], "An empty history was given alone")
     back = draw.normal(4, LESSONS)
-    every_gradient_is_finite(module.train().backward(back, empty).parameters)
+    learns(answer, run_back(answer, module.train(), back, empty).parameters)
 
 
 @recommender.check(points=1, needs=["scores_every_lesson"])
@@ -1223,8 +1306,9 @@ def refuses_longer_histories(answer, reference, draw):
     for given, most in (({"max_len": 5}, 5), ({}, 64)):
         module = a_module(answer, (4, 4, 1, 1, 3), given).to(device="cpu")
         history = draw.integers(1, 5, 1, most + 1).cpu()
-        refuses(module.attempt((history,)), f"{most + 1} lessons with `max_len` of {most}")
-        shape_of(module(history[:, :most]), (1, 4), f"Of {most} lessons the result")
+        with module.known_by(shapes_in):
+            refuses(module.attempt((history,)), f"{most + 1} lessons with `max_len` of {most}")
+            shape_of(module(history[:, :most]), (1, 4), f"Of {most} lessons the result")
 
 
 free_checks(RECOMMENDER, "Every parameter gets a finite gradient from one backward pass.")

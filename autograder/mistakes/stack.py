@@ -15,9 +15,14 @@ from solutions.block import (
     EncoderBlock,
     PostNormBlock,
     TransformerBlock,
+    block_parameters,
 )
 from solutions.masks import causal_blocked_mask
-from solutions.positions import LearnedPositionalEncoding, SinusoidalPositionalEncoding
+from solutions.positions import (
+    LearnedPositionalEncoding,
+    SinusoidalPositionalEncoding,
+    sinusoidal_table,
+)
 
 tiny = Mistakes("TinyTransformerEncoder")
 stack_parameters = Mistakes("stack_parameters")
@@ -219,11 +224,14 @@ def repeats(*names):
     return slip
 
 
-def in_a_list(self, *arguments):
-    for name in lists_of(self):
-        blocks = list(getattr(self, name))
-        delattr(self, name)
-        object.__setattr__(self, name, blocks)
+def in_a_list(*names):
+    def slip(self, *arguments):
+        for name in names or lists_of(self):
+            blocks = list(getattr(self, name))
+            delattr(self, name)
+            object.__setattr__(self, name, blocks)
+
+    return slip
 
 
 KEPT: dict[Any, nn.Module] = {}
@@ -242,14 +250,14 @@ def keeps_one_embedding(self, *arguments):
 
 
 for catalogue, base in ALL:
-    both = [repeats("encoder"), repeats("decoder")] if base is Seq2Seq else []
+    places = [["encoder"], ["decoder"], []] if base is Seq2Seq else [[]]
     slips(
         catalogue,
         base,
         "one_block_repeated",
         "One block stands in every place (`[block] * num_layers`): all layers share one set of "
         "weights. Make a new one for each: `block(…) for _ in range(num_layers)`.",
-        *(both or [repeats()]),
+        *(repeats(*names) for names in places),
     )
     slips(
         catalogue,
@@ -257,15 +265,16 @@ for catalogue, base in ALL:
         "blocks_in_a_python_list",
         "The blocks stand in a Python list, which hides them: no optimizer finds their weights. "
         "Put them into an nn.ModuleList.",
-        in_a_list,
+        *(in_a_list(*names) for names in places),
     )
     add(
         catalogue,
         base,
         "probabilities_returned",
-        "You returned probabilities. Logits are asked for: what comes out of the head, without a "
-        "softmax.",
+        "You returned probabilities, or their logarithms. Logits are asked for: what comes out of "
+        "the head, without a softmax or a sigmoid.",
         {"finish": lambda self, x, base=base: base.finish(self, x).softmax(-1)},
+        {"finish": lambda self, x, base=base: base.finish(self, x).log_softmax(-1)},
     )
     add(
         catalogue,
@@ -273,6 +282,7 @@ for catalogue, base in ALL:
         "forgot_to_return",
         "You returned nothing: end with `return`.",
         {"forward": lambda self, *_, **__: None},
+        *([{"encode": lambda self, *_: None}] if base is Seq2Seq else []),
     )
     slips(
         catalogue,
@@ -283,6 +293,20 @@ for catalogue, base in ALL:
         keeps_one_embedding if base is LM else keeps_one_head,
     )
 
+
+class NormsTheEmbedding(Tiny):
+    def embed(self, ids):
+        x = self.token_embedding(ids)
+        return self.position(self.final_norm(x * math.sqrt(x.shape[-1])))
+
+    def finish(self, x):
+        return self.output_head(x)
+
+
+def has_no_norm(self, *arguments):
+    del self.final_norm
+
+
 for catalogue, base in NAMED:
     add(
         catalogue,
@@ -291,6 +315,7 @@ for catalogue, base in NAMED:
         "The final norm is missing in front of the head. What pre-norm blocks leave on the stream "
         "grows from block to block.",
         {"finish": lambda self, x: self.output_head(x)},
+        {"finish": lambda self, x: self.output_head(x), "slip": has_no_norm},
     )
     add(
         catalogue,
@@ -301,6 +326,7 @@ for catalogue, base in NAMED:
             "embed": lambda self, ids, base=base: self.final_norm(base.embed(self, ids)),
             "finish": lambda self, x: self.output_head(x),
         },
+        *([NormsTheEmbedding] if base is Tiny else []),
     )
     add(
         catalogue,
@@ -343,6 +369,7 @@ for catalogue, base in NAMED:
         "float32_inside",
         "You turn x into float32. It stays in the dtype of the weights.",
         {"embed": lambda self, ids, base=base: base.embed(self, ids).float()},
+        {"finish": lambda self, x, base=base: base.finish(self, x.float())},
     )
     slips(
         catalogue,
@@ -368,11 +395,18 @@ embeds(
 embeds(
     "scaled_by_another_number",
     "The embedding is multiplied by another number than the root of C.",
-    lambda self, ids: self.position(
-        self.token_embedding(ids) * self.token_embedding.weight.shape[1]
-    ),
-    lambda self, ids: self.position(
-        self.token_embedding(ids) / math.sqrt(self.token_embedding.weight.shape[1])
+    *(
+        lambda self, ids, number=number: self.position(
+            self.token_embedding(ids) * number(*ids.shape, self.token_embedding.embedding_dim, self)
+        )
+        for number in (
+            lambda batch, length, width, _: width,
+            lambda batch, length, width, _: width**-0.5,
+            lambda batch, length, width, _: length**0.5,
+            lambda batch, length, width, _: length,
+            lambda batch, length, width, self: self.token_embedding.num_embeddings**0.5,
+            lambda batch, length, width, self: (width / self.blocks[0].self_attn.num_heads) ** 0.5,
+        )
     ),
 )
 embeds(
@@ -388,17 +422,28 @@ embeds(
     "Positions are missing: the sinusoids are added to the scaled embedding.",
     lambda self, ids: self.token_embedding(ids) * math.sqrt(self.token_embedding.embedding_dim),
 )
+
+
+def at_first(change):
+    """The masks for the first block, and for the others what `change` makes of them."""
+
+    def through(self, x, *masks):
+        for block in self.blocks:
+            x, masks = block(x, *masks), change(*masks)
+        return x
+
+    return {"through": through}
+
+
 add(
     tiny,
     Tiny,
     "mask_for_the_first_layer_only",
-    "The masks reach the first block alone. In every layer tokens look around anew, so every block "
-    "gets them.",
-    {
-        "through": lambda self, x, blocked, padding: nn.Sequential(*self.blocks[1:])(
-            self.blocks[0](x, blocked, padding)
-        )
-    },
+    "A mask reaches the first block alone. In every layer tokens look around anew, so every block "
+    "gets both.",
+    at_first(lambda blocked, padding: ()),
+    at_first(lambda blocked, padding: (blocked, None)),
+    at_first(lambda blocked, padding: (None, padding)),
 )
 
 
@@ -435,8 +480,19 @@ add(
     tiny,
     Tiny,
     "one_mask_at_a_time",
-    "With `causal` the padding is not hidden any more. Both masks go to every block.",
+    "With `causal` and padding together, only one of the two is hidden. Both masks go to every "
+    "block.",
     with_masks(lambda x, blocked, padding: (blocked, padding if blocked is None else None)),
+    with_masks(lambda x, blocked, padding: (blocked if padding is None else None, padding)),
+)
+add(
+    tiny,
+    Tiny,
+    "masks_exchanged",
+    "The two masks have changed places: a TransformerBlock takes the mask of pairs first, then "
+    "that of padding.",
+    with_masks(lambda x, blocked, padding: (padding, blocked)),
+    with_masks(lambda x, blocked, padding: (padding, None)),
 )
 add(
     tiny,
@@ -471,7 +527,8 @@ add(
     tiny,
     Tiny,
     "one_row_for_each_text",
-    "You took the mean over the tokens. Every token gets logits of its own.",
+    "One row comes back for each text, of one token or the mean. Every token gets logits of its "
+    "own.",
     {"finish": lambda self, x: Tiny.finish(self, x).mean(dim=1)},
 )
 
@@ -496,10 +553,13 @@ slips(
     Tiny,
     "heads_not_passed_on",
     "`num_heads` never reaches the blocks.",
-    blocks_of(
-        lambda width, heads, hidden, dropout: TransformerBlock(
-            width, 4 if width % heads else 1, hidden, dropout
+    *(
+        blocks_of(
+            lambda width, heads, hidden, dropout, other=other: TransformerBlock(
+                width, other, hidden, dropout
+            )
         )
+        for other in (1, 4)
     ),
 )
 slips(
@@ -546,25 +606,36 @@ slips(
 )
 
 
-class OtherDefaults(Tiny):
-    def __init__(self, vocab_size, d_model=64, num_heads=8, num_layers=2, d_ff=None, **options):
-        super().__init__(vocab_size, d_model, num_heads, num_layers, d_ff, **options)
+def with_default(place, name, default):
+    """The model with another default for the argument of this name, which is in this place."""
+
+    class OtherDefault(Tiny):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **(options if len(args) > place else {name: default} | options))
+
+    return OtherDefault
 
 
 tiny.add(
     "other_defaults",
     "A default is not the one asked for: 64 features, 4 heads, 2 layers, 4 · d_model hidden "
-    "features.",
-    OtherDefaults,
+    "features, 256 positions, a dropout of 0.1.",
+    with_default(2, "num_heads", 8),
+    with_default(5, "max_len", 512),
+    with_default(6, "dropout", 0.0),
 )
-slips(
+add(
     tiny,
     Tiny,
     "hidden_width_fixed",
-    "Where `d_ff` is None you take 256. That is 4 · d_model at a width of 64 alone.",
-    blocks_of(
-        lambda width, heads, hidden, dropout: TransformerBlock(width, heads, hidden or 256, dropout)
-    ),
+    "Where `d_ff` is None, or is not given, you take one width for all, such as 256. That is "
+    "4 · d_model at a width of 64 alone.",
+    with_default(4, "d_ff", 256),
+    {
+        "slip": blocks_of(
+            lambda width, heads, hidden, drop: TransformerBlock(width, heads, hidden or 256, drop)
+        )
+    },
 )
 
 
@@ -658,6 +729,13 @@ counted(
     ),
 )
 counted(
+    "widths_exchanged",
+    "The widths have changed places: `block_parameters` takes `d_model` first, then `d_ff`.",
+    lambda vocab_size, d_model, num_layers, d_ff: (
+        count(vocab_size, d_model, 0, d_ff) + num_layers * block_parameters(d_ff, d_model)
+    ),
+)
+counted(
     "a_float",
     "The count is a float. Multiply and add ints, and it is one.",
     lambda vocab_size, d_model, num_layers, d_ff: float(
@@ -691,8 +769,8 @@ slips(
     language_model,
     LM,
     "tied_by_copying",
-    "The head has a copy of the embedding's matrix, so the two part at the first step. Tie them: "
-    "`self.output_head.weight = self.token_embedding.weight`.",
+    "The head has a matrix of its own, or a copy of the embedding's, which parts from it at the "
+    "first step. Tie them: `self.output_head.weight = self.token_embedding.weight`.",
     unties,
 )
 slips(
@@ -724,10 +802,13 @@ slips(
     LM,
     "heads_not_passed_on",
     "`num_heads` never reaches the blocks.",
-    lambda self, vocab, width, heads, layers, hidden, dropout: setattr(
-        self,
-        "blocks",
-        nn.ModuleList(DecoderOnlyBlock(width, 1, hidden, dropout) for _ in range(layers)),
+    *(
+        lambda self, vocab, width, heads, layers, hidden, dropout, other=other: setattr(
+            self,
+            "blocks",
+            nn.ModuleList(DecoderOnlyBlock(width, other, hidden, dropout) for _ in range(layers)),
+        )
+        for other in (1, 4)
     ),
 )
 slips(
@@ -747,6 +828,16 @@ lm(
     {
         "embed": lambda self, ids: (
             LM.embed(self, ids) * math.sqrt(self.token_embedding.embedding_dim)
+        )
+    },
+)
+lm(
+    "positions_added",
+    "Positions are added to the embedding. Here it goes in as it is: the blocks turn their queries "
+    "and keys by positions already.",
+    {
+        "embed": lambda self, ids: (
+            LM.embed(self, ids) + sinusoidal_table(ids.shape[1], self.token_embedding.embedding_dim)
         )
     },
 )
@@ -781,15 +872,7 @@ lm(
     "new_columns_of_valid_alone",
     "With caches you pass on the columns of the new tokens alone. Old padding is in the cache, and "
     "stays hidden only if all of `valid_tokens` goes on.",
-    {
-        "valid": lambda self, ids, valid: (
-            None
-            if valid is None
-            else torch.cat(
-                [torch.ones_like(valid[:, : -ids.shape[1]]), valid[:, -ids.shape[1] :]], dim=1
-            )
-        )
-    },
+    {"valid": lambda self, ids, valid: None if valid is None else valid[:, -ids.shape[1] :]},
 )
 lm(
     "none_made_to_ones_of_the_new_tokens",
@@ -823,6 +906,7 @@ lm(
     "All layers share one cache. Each layer has keys and values of its own: layer i goes on from "
     "`caches[i]`.",
     {"through": one_cache_for_all},
+    {"given": lambda self, caches, use: LM.given(self, caches and caches[:1] * len(caches), use)},
 )
 lm(
     "caches_in_the_wrong_order",
@@ -853,11 +937,28 @@ lm(
             None if caches[0] is None else LM.through(self, x, valid, caches)[1],
         )
     },
+    {
+        "forward": lambda self, ids, valid_tokens=None, *, caches=None, use_cache=False: LM.forward(
+            self, ids, valid_tokens, caches=caches, use_cache=use_cache and caches is not None
+        )
+    },
 )
 lm(
     "always_a_pair",
     "Without `use_cache` the logits alone come back.",
     {"give": lambda self, x, caches, use: (x, caches)},
+)
+
+
+def unpacks_one(self, x, valid, caches):
+    x, cache = self.blocks[0](x, valid)
+
+
+lm(
+    "a_pair_unpacked_without_use_cache",
+    "Without `use_cache` a block returns x alone, which is no pair. Ask each block for its cache, "
+    "and give back what you were asked for.",
+    {"through": unpacks_one},
 )
 
 
@@ -894,13 +995,17 @@ lm(
 )
 lm(
     "last_token_alone",
-    "Logits of the last token alone come back. All tokens that are given get theirs.",
+    "One row of logits comes back for each text, that of the last token. All tokens that are "
+    "given get theirs.",
     {"finish": lambda self, x: LM.finish(self, x)[:, -1:]},
+    {"finish": lambda self, x: LM.finish(self, x)[:, -1]},
 )
 lm(
     "shifted_inside",
-    "The logits are shifted. Row t belongs to token t; the loss shifts, in lesson 8.",
+    "The model shifts, or leaves a token out. Row t belongs to token t; the loss shifts, in lesson "
+    "8.",
     {"embed": lambda self, ids: LM.embed(self, ids.roll(1, dims=1))},
+    {"finish": lambda self, x: LM.finish(self, x)[:, :-1]},
 )
 lm(
     "head_s_side_detached",
@@ -1021,25 +1126,39 @@ s2s(
 )
 s2s(
     "shifted_inside",
-    "The target is shifted inside the model. `forward` takes it as it comes; who trains the model "
-    "shifts.",
+    "The target is shifted, or cut, inside the model. `forward` takes it as it comes; who trains "
+    "the model shifts.",
     {"write": lambda self, ids: Seq2Seq.write(self, ids.roll(1, dims=1).contiguous())},
+    {"finish": lambda self, x: Seq2Seq.finish(self, x)[:, :-1]},
 )
 
 
-def memory_for_the_first_alone(self, x, memory, valid, memory_valid):
-    masks = {"target_valid_tokens": valid, "memory_valid_tokens": memory_valid}
-    for block in self.decoder:
-        x = block(x, memory, **masks)
-        memory = torch.zeros_like(memory)
-    return x
+def with_memories(others):
+    """The memory for the first block, and for the others `others(x, memory)` and its mask."""
+
+    def down(self, x, memory, valid, memory_valid):
+        for block in self.decoder:
+            x = block(x, memory, target_valid_tokens=valid, memory_valid_tokens=memory_valid)
+            memory, memory_valid = others(x, memory, valid, memory_valid)
+        return x
+
+    return {"down": down}
 
 
 s2s(
     "memory_for_the_first_layer_only",
     "The memory reaches the first decoder block alone. Every block reads it, as it is.",
-    {"down": memory_for_the_first_alone},
+    with_memories(lambda x, memory, valid, memory_valid: (0 * memory, memory_valid)),
+    with_memories(lambda x, memory, valid, memory_valid: (x, valid)),
 )
+
+
+def reads_itself(self, x, memory, valid, memory_valid):
+    for block in self.decoder:
+        x = block(x, x, target_valid_tokens=valid, memory_valid_tokens=valid)
+    return x
+
+
 s2s(
     "memory_not_read",
     "The decoder does not read the memory: the source changes nothing.",
@@ -1048,12 +1167,25 @@ s2s(
             self, x, 0 * memory, valid, memory_valid
         )
     },
+    {"down": reads_itself},
 )
 s2s(
     "reads_one_row_of_the_memory",
-    "The memory is made to a single row (its mean, or its last). The decoder reads all rows, each "
-    "for itself.",
+    "The memory is made to a single row (its mean, its first or its last). The decoder reads all "
+    "rows, each for itself.",
     {"encode": lambda self, ids, valid: Seq2Seq.encode(self, ids, valid).mean(dim=1, keepdim=True)},
+    *(
+        {
+            "down": lambda self, x, memory, valid, memory_valid, one=one, first=first: Seq2Seq.down(
+                self, x, one(memory), valid, first(memory_valid)
+            )
+        }
+        for one, first in (
+            (lambda memory: memory.mean(dim=1, keepdim=True), lambda valid: None),
+            (lambda memory: memory[:, -1:], lambda valid: None),
+            (lambda memory: memory[:, :1], lambda valid: valid[:, :1]),
+        )
+    ),
 )
 
 
@@ -1096,6 +1228,15 @@ s2s(
             source_valid,
         )
     },
+    {
+        "encode": lambda self, ids, valid: self.up(self.read(ids), valid),
+        "forward": lambda self, source_ids, target_ids, source_valid, target_valid: self.decode(
+            target_ids,
+            Seq2Seq.encode(self, source_ids, source_valid),
+            target_valid,
+            source_valid,
+        ),
+    },
 )
 s2s(
     "float32_inside",
@@ -1117,39 +1258,41 @@ def seq2seq_sizes(name, sentence, *steps):
     slips(seq2seq, Seq2Seq, name, sentence, *steps)
 
 
-def both_sides(make):
+SIDES = {"encoder": EncoderBlock, "decoder": DecoderBlock}
+
+
+def blocks_on(sides, make):
     def slip(self, source, target, width, heads, layers, hidden, dropout):
-        for name, block in (("encoder", EncoderBlock), ("decoder", DecoderBlock)):
-            made = (make(block, width, heads, hidden, dropout) for _ in range(layers))
+        for name in sides:
+            made = (make(SIDES[name], width, heads, hidden, dropout) for _ in range(layers))
             setattr(self, name, nn.ModuleList(made))
 
     return slip
 
 
+def both_sides(make):
+    return blocks_on(SIDES, make)
+
+
+def sides(make):
+    """Wrong on both sides, or on one of the two."""
+    return [blocks_on(names, make) for names in (SIDES, ["encoder"], ["decoder"])]
+
+
 seq2seq_sizes(
     "hidden_width_not_passed_on",
     "`hidden_dim` does not reach all blocks.",
-    both_sides(lambda block, width, heads, hidden, drop: block(width, heads, 4 * width, drop)),
+    *sides(lambda block, width, heads, hidden, drop: block(width, heads, 4 * width, drop)),
 )
 seq2seq_sizes(
     "heads_not_passed_on",
     "`num_heads` does not reach all blocks.",
-    both_sides(lambda block, width, heads, hidden, dropout: block(width, 1, hidden, dropout)),
-    both_sides(
-        lambda block, width, heads, hidden, dropout: block(
-            width, 1 if block is EncoderBlock else heads, hidden, dropout
-        )
-    ),
+    *sides(lambda block, width, heads, hidden, dropout: block(width, 1, hidden, dropout)),
 )
 seq2seq_sizes(
     "dropout_not_passed_on",
     "`dropout` does not reach all blocks.",
-    both_sides(lambda block, width, heads, hidden, dropout: block(width, heads, hidden)),
-    lambda self, source, target, width, heads, layers, hidden, dropout: setattr(
-        self,
-        "encoder",
-        nn.ModuleList(EncoderBlock(width, heads, hidden) for _ in range(layers)),
-    ),
+    *sides(lambda block, width, heads, hidden, dropout: block(width, heads, hidden)),
 )
 seq2seq_sizes(
     "dropout_by_default",
@@ -1158,15 +1301,14 @@ seq2seq_sizes(
 )
 
 
-def one_decoder(self, *arguments):
-    self.decoder = self.decoder[:1]
-
-
 seq2seq_sizes(
     "one_block_on_a_side",
     "The encoder or the decoder does not have `num_layers` blocks. Both have that many.",
-    one_decoder,
-    lambda self, *arguments: setattr(self, "encoder", self.encoder[:1]),
+    *(
+        lambda self, *_, side=side, of=of: setattr(self, side, getattr(self, side)[of])
+        for of in (slice(1), slice(-1))
+        for side in SIDES
+    ),
 )
 
 
@@ -1182,8 +1324,9 @@ seq2seq_sizes(
     exchanged,
     lambda self, source, target, width, *_: setattr(self, "output_head", nn.Linear(width, source)),
     lambda self, source, target, width, *_: setattr(
-        self, "target_embedding", nn.Embedding(5, width)
+        self, "target_embedding", nn.Embedding(source, width)
     ),
+    lambda self, *_: setattr(self, "target_embedding", self.source_embedding),
 )
 
 
@@ -1257,6 +1400,8 @@ pools(
     lambda self, x, real: (
         x.masked_fill(~real[:, :, None], -9e3).max(dim=1).values * real.any(dim=1, keepdim=True)
     ),
+    lambda self, x, real: x.masked_fill(~real[:, :, None], 0.0).amax(dim=1),
+    lambda self, x, real: x.amax(dim=1),
 )
 
 
@@ -1318,13 +1463,26 @@ recommends(
 recommends(
     "mask_turned_round",
     "The mask is turned round: a PostNormBlock must not read where it is True.",
-    {"blocked": lambda self, real: real & ~real.all(dim=1, keepdim=True)},
+    {"blocked": lambda self, real: real},
+    {"blocked": lambda self, real: ~Recommender.blocked(self, real)},
 )
 recommends(
     "no_positions",
     "The order of lessons changes nothing: positions are missing.",
     {"embed": lambda self, history: self.lesson_embedding(history)},
+    {
+        "embed": lambda self, history: self.lesson_embedding(history),
+        "slip": lambda self, *_: delattr(self, "position"),
+    },
 )
+
+
+def fills(ids):
+    """An empty history gets a lesson, in place."""
+    ids[(ids == 0).all(dim=1), 0] = 1
+    return ids
+
+
 recommends(
     "history_written_into",
     "You wrote into the history that was given. It belongs to the caller.",
@@ -1332,15 +1490,19 @@ recommends(
         "embed": lambda self, ids: Recommender.embed(self, ids.clone()) + 0 * ids.zero_().sum(),
         "real": lambda self, ids: ids.clone() != 0,
     },
+    {"embed": lambda self, ids: Recommender.embed(self, fills(ids))},
 )
 recommends(
     "embedding_detached",
     "You cut the embedding out of the gradient, so it never learns.",
     {"embed": lambda self, ids: Recommender.embed(self, ids).detach()},
+    {"embed": lambda self, ids: self.position(self.lesson_embedding(ids).detach())},
 )
 pools(
     "float32_inside",
-    "A float32 mask makes the result float32. Use `masked_fill`, or `.to(x.dtype)`.",
+    "Something is float32 whatever the weights are: a mask, the count or the sum. Use "
+    "`masked_fill`, or `.to(x.dtype)`.",
+    lambda self, x, real: Recommender.pool(self, x, real).float(),
     lambda self, x, real: (
         (x * real[:, :, None].float()).sum(dim=1) / real.float().sum(dim=1, keepdim=True).clamp(1)
     ),
@@ -1373,8 +1535,13 @@ recommender_sizes(
 recommender_sizes(
     "padding_idx_of_a_lesson",
     "A lesson is the `padding_idx` of the embedding, so that it never learns. Padding is 0.",
-    lambda self, lessons, width, *_: setattr(
-        self, "lesson_embedding", nn.Embedding(lessons + 1, width, padding_idx=lessons)
+    *(
+        lambda self, lessons, width, *_, first=first: setattr(
+            self,
+            "lesson_embedding",
+            nn.Embedding(lessons + 1, width, padding_idx=1 if first else lessons),
+        )
+        for first in (False, True)
     ),
 )
 recommender_sizes(
@@ -1440,6 +1607,10 @@ add(
         "slip": with_a_final_norm,
         "through": lambda self, x, blocked: self.final_norm(Recommender.through(self, x, blocked)),
     },
+    {
+        "slip": recommending(EncoderBlock),
+        "blocked": lambda self, real: ~Recommender.blocked(self, real),
+    },
 )
 recommender_sizes(
     "hidden_width_not_passed_on",
@@ -1455,6 +1626,7 @@ recommender_sizes(
     "last_block_missing",
     "There are not as many blocks as `num_layers` says.",
     lambda self, *_: setattr(self, "blocks", self.blocks[:1]),
+    lambda self, *_: setattr(self, "blocks", self.blocks[:-1]),
 )
 
 
