@@ -47,6 +47,26 @@ def test_draws_of_another_shape_type_or_turn_are_not():
     assert alike(Drawn(swapped), Drawn(swapped.view(-1, 2).flip(1).flatten()))
 
 
+def test_no_tensor_is_too_odd_to_be_compared():
+    many = Drawn(torch.arange(100_000))
+    assert alike(many, many) and alike(many, Drawn(many.numbers.flip(0)))
+    for odd in (torch.zeros(3, dtype=torch.complex64), torch.ones(3, device="meta").long()):
+        assert alike(Drawn(odd), Drawn(odd))
+    assert not alike(Drawn(torch.ones(3).long()), Drawn(torch.ones(3, device="meta").long()))
+
+
+def test_what_is_not_answered_yet_is_no_mistake():
+    toy = Exercise("toy", reference=lambda x: x)
+    toy.add("at_1", "It returns x.", equals(1, 1))
+
+    def unanswered(x):
+        raise NotImplementedError()
+
+    toy.mistakes.append(Mistake("left", "So.", unanswered))
+    (check,) = judge(toy, LocalLink(agent_for(toy, unanswered)), 0).checks
+    assert not check.passed and check.mistake is None and "not answered" in check.message
+
+
 def test_a_reply_is_known_by_its_trait_and_the_check_still_sees_it_whole():
     recorder = Recorder(LocalLink(Agent(torch.arange)))
     answer = Subject(recorder, "answer")

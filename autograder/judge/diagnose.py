@@ -23,6 +23,7 @@ from autograder.judge.subject import (
     Recorder,
     Subject,
     is_device_mismatch,
+    is_unanswered,
 )
 from autograder.judge.values import walk
 
@@ -76,7 +77,8 @@ def diagnose(
     `failed` has the answer's replies in each. A mistake that fails where the answer `passed`, or
     fails in another way where the answer made one that is known already, is not the answer's. Of
     several, the one most like it in all the checks is meant, and the earlier of equals; but where
-    only the outlines are alike, equals with other names leave it open which was made.
+    only the outlines are alike, equals with other names leave it open which was made. What is not
+    answered yet is no mistake.
     """
 
     def tried(place: int, name: str) -> _Tried:
@@ -90,9 +92,13 @@ def diagnose(
             likeness(place, other) or tried(place, other).passes() for other in places
         )
 
-    behaviours = {name: [behaviour(reply) for reply in failed[name]] for name in failed}
+    behaviours = {
+        name: [behaviour(reply) for reply in replies]
+        for name, replies in failed.items()
+        if not any(reply["error"] and is_unanswered(reply["error"]) for reply in replies)
+    }
     places: dict[str, int] = {}
-    for name in failed:
+    for name in behaviours:
         # A mistake that explained an earlier check is the likely one here too.
         again = next((place for place in places.values() if likeness(place, name)), None)
         if again is not None:
@@ -100,7 +106,7 @@ def diagnose(
             continue
         alike_here = [place for place in range(len(exercise.mistakes)) if likeness(place, name)]
         score = {
-            place: (likeness(place, name), sum(likeness(place, other) for other in failed))
+            place: (likeness(place, name), sum(likeness(place, other) for other in behaviours))
             for place in alike_here
             if agrees(place)
         }

@@ -431,12 +431,12 @@ def _hand_over(leaf: Any) -> Any:
 def explain(error: dict[str, Any], name: str) -> str:
     """An exception of the answer as a sentence with the student's own line."""
     where = f" in line {error['line']}: `{error['code']}`" if error["line"] else ""
+    if is_unanswered(error):
+        # The function that raised may be an earlier answer that this one calls.
+        raised = error["function"].split(".")[0]
+        who = f"It calls `{raised}`, which" if raised not in ("", name) else name
+        return f"{who} is not answered yet: the line `raise NotImplementedError()` still runs."
     match error["type"]:
-        case "NotImplementedError" if not error["message"]:
-            # The function that raised may be an earlier answer that this one calls.
-            raised = error["function"].split(".")[0]
-            who = f"It calls `{raised}`, which" if raised not in ("", name) else name
-            return f"{who} is not answered yet: the line `raise NotImplementedError()` still runs."
         case "Unfit":
             return f"{name} returned {error['message']}."
         case "TooLong":
@@ -445,6 +445,11 @@ def explain(error: dict[str, Any], name: str) -> str:
             return f"{name} called `exit`{where}. An answer has to return its result."
     message = f" ({error['message']})" if error["message"] else ""
     return f"{name} stopped with {error['type']}{where}{message}."
+
+
+def is_unanswered(error: dict[str, Any]) -> bool:
+    """Whether it comes from the line with which an exercise is handed out."""
+    return error["type"] == "NotImplementedError" and not error["message"]
 
 
 def is_device_mismatch(error: dict[str, Any]) -> bool:
