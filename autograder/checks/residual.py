@@ -311,8 +311,12 @@ def module_checks(exercise, formula, written, on_zeros):
         kind = recipe("TransformerDecoderLayer", 6, 2, 4, dropout=0.0, batch_first=True)
         module, norm, branch = around(answer, kind, 6, draw)
         expected = formula(x, lambda one: branch(one, memory, blocked), norm)
-        same(module(x, memory, blocked), expected, "The branch takes two more. The result")
-        same(module(x, memory, tgt_mask=blocked), expected, "It takes one more of each. The result")
+        # The branch divides by small deviations: a sum in another order shows in the fourth digit.
+        results = [module(x, memory, blocked), module(x, memory, tgt_mask=blocked)]
+        for result, how in zip(
+            results, ("The branch takes two more", "It takes one more of each"), strict=True
+        ):
+            same(result, expected, f"{how}. The result", rtol=1e-3, atol=1e-3)
 
     def drops_the_branch_alone(answer, reference, draw):
         x, (module, norm, _) = draw.normal(4, 3, 5), around(answer, linear(5), 5, draw, 1.0)
