@@ -444,7 +444,8 @@ def attends(answer, tried, *parts):
             got = pair_of(result, given)[part]
             right = (right_attention, right_weights)[part](**given).to(given["query"].dtype)
             name = ("output", "weights")[part]
-            same(got, right, f"{what} the {name}", rtol=1e-4, atol=2e-5)
+            # Scores near 200 are rounded in their fifth digit.
+            same(got, right, f"{what} the {name}", rtol=1e-4, atol=1e-4)
 
 
 @attention.check(points=1)
@@ -496,8 +497,8 @@ def looks_only_where_it_may(answer, reference, draw):
         given, allowed = inputs(draw, 2, 3), mixed_mask(draw, *shape)
         if wins_by:  # what is hidden would win by hundreds, or by millions
             given["key"] = torch.where(allowed.mT, given["key"], wins_by * given["key"])
-        if shape == (4, 5):  # in float64, since float32 rounds such scores in the fifth digit
-            given = {name: one.double() for name, one in (given | shifted(given, 200)).items()}
+        if shape == (4, 5):
+            given |= shifted(given, 200)
         tried.append((f"With a mask {shape}", given | {"allowed": allowed}))
     attends(answer, tried, 1, 0)
 
