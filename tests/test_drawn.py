@@ -72,9 +72,12 @@ def test_a_reply_is_known_by_its_trait_and_the_check_still_sees_it_whole():
     answer = Subject(recorder, "answer")
     with answer.known_by(lambda value: len(value)):
         assert answer(3).tolist() == [0, 1, 2]
+        with answer.known_by(str):
+            answer(2)
+        answer(4)
     answer(2)
-    assert recorder.replies[0]["value"] == 3
-    assert recorder.replies[1]["value"].tolist() == [0, 1]
+    *known, whole = (reply["value"] for reply in recorder.replies)
+    assert known == [3, "tensor([0, 1])", 4] and whole.tolist() == [0, 1]
 
 
 def equals(what, wanted):

@@ -36,7 +36,7 @@ from autograder.judge.properties import (
     trained_besides,
 )
 from autograder.judge.quiz import quiz
-from autograder.judge.subject import explain
+from autograder.judge.subject import explain, is_its_own
 
 block_parameters = Exercise("block_parameters")
 transformer = Exercise("TransformerBlock")
@@ -494,8 +494,8 @@ def parts_of(block, answer, args, kwargs, sizes):
         made = answer.attempt(args, kwargs, seed=0)
     if made.error:
         # Which name it knows, and how it says that it refuses a width, is its own affair.
-        kind, code = made.error["type"], made.error["code"]
-        own = code.startswith("raise") or (kwargs and kind == "TypeError")
+        kind = made.error["type"]
+        own = is_its_own(made.error) or (kwargs and kind == "TypeError")
         answer.note([kind, "" if own else made.error["message"]])
         raise Failure(explain(made.error, block.exercise.name))
     parts_are(block, made.value, sizes)
@@ -847,8 +847,7 @@ def refuses_a_width_that_does_not_divide(answer, reference, draw):
     with answer.aside():
         tried = [(sizes, answer.attempt(sizes)) for sizes in ((10, 3), (4, 8), (12, 5))]
     for _, one in tried:
-        own = one.error and one.error["code"].startswith(("raise", "assert"))
-        answer.note([one.error and one.error["type"], own])
+        answer.note(one.error and [one.error["type"], is_its_own(one.error)])
     for (width, heads), outcome in tried:
         refuses(outcome, f"d_model is {width} and num_heads {heads}")
 

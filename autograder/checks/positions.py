@@ -13,6 +13,7 @@ import torch
 from autograder.judge import Drawn, Exercise, Failure, close, same, shape_of, short_name
 from autograder.judge.properties import (
     agrees_in_gradients,
+    in_dtype,
     keeps_dtypes,
     leaves_untouched,
     owns_its_parameters,
@@ -53,13 +54,6 @@ def dtype_of(value):
     """A tensor's dtype, and which half precision it is does not matter."""
     dtype = getattr(value, "dtype", None)
     return "half precision" if dtype in HALF else dtype
-
-
-def in_the_dtype_of(x):
-    """A result, but of one in another dtype than x's only that: its values depend on the way."""
-    return lambda value: (
-        value.dtype if isinstance(value, torch.Tensor) and value.dtype != x.dtype else value
-    )
 
 
 def as_at_rounded(got, right_at, positions, dtypes):
@@ -434,7 +428,7 @@ def keeps_the_dtype(answer, reference, draw):
 
     def moved(x):
         module = answer(6, 11).eval().load(position_embedding__weight=weight)
-        with module.known_by(in_the_dtype_of(x)):
+        with module.known_by(in_dtype(x.dtype)):
             return module.to(dtype=x.dtype)(x)
 
     keeps_dtypes(moved, draw.normal(3, 5, 6), dtypes=DTYPES)
@@ -642,7 +636,7 @@ def rope_keeps_the_dtype(answer, reference, draw):
     positions = given_positions(draw, 4)
 
     def turned_in_its_dtype(x):
-        with answer.known_by(in_the_dtype_of(x)):
+        with answer.known_by(in_dtype(x.dtype)):
             return answer(x, positions)
 
     keeps_dtypes(turned_in_its_dtype, draw.normal(2, 3, 4, 6), dtypes=DTYPES)

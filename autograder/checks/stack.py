@@ -190,12 +190,6 @@ def shapes_in(value):
     return walk(value, lambda one: tuple(one.shape) if isinstance(one, torch.Tensor) else one)
 
 
-def tell(answer, *traits):
-    """Let what was done aside be known by `traits`, which tell one mistake from another."""
-    with answer.known_by(lambda _: list(traits)):
-        answer.kind()
-
-
 def a_module(answer, args, kwargs):
     module = answer.call(args, kwargs, seed=0).value
     if not isinstance(module, Subject):
@@ -447,7 +441,7 @@ def leaves_alone(answer, module, inputs):
         try:
             untouched(got, before, name)
         except Failure:
-            tell(answer, "a mask" if before.dtype == torch.bool else "ids")
+            answer.note("a mask" if before.dtype == torch.bool else "ids")
             raise
 
 
@@ -531,7 +525,7 @@ def has_its_defaults(answer, reference, draw):
             with answer.aside():
                 parts_are(TINY, a_module(answer, given, {}), (5, 8, 2, 1, 32))
         except Failure:
-            tell(answer, "another hidden width")
+            answer.note("another hidden width")
             raise
     with answer.aside():  # whichever default is another one, and what it is
         parts_are(TINY, a_module(answer, (5,), {}), sizes)
@@ -754,7 +748,7 @@ def run_back(answer, module, back, *args):
         outcome = module.attempt(args, backward=back)
     if outcome.error:
         module.backward(back, *args)
-    tell(answer, outcome.value)
+    answer.note(outcome.value)
     return outcome
 
 
@@ -764,7 +758,7 @@ def learns(answer, got):
         every_gradient_is_finite(got)
     except Failure:
         zero = (one is not None and one.dim() > 1 and not one.any() for one in got.values())
-        tell(answer, sum(one is None for one in got.values()), sum(zero))
+        answer.note([sum(one is None for one in got.values()), sum(zero)])
         raise
 
 
@@ -847,7 +841,7 @@ def free_checks(model, what_it_trains):
         sizes = model.all_sizes()
         least = model.matrices(sizes["d_model"], sizes["hidden_dim"])
         if not (three - two == two - one >= least):
-            tell(answer, *(["one block in several places"] if by_name != counts else counts))
+            answer.note("one block in several places" if by_name != counts else counts)
             raise Failure(
                 f"With 1, 2 and 3 layers it trains {one:,}, {two:,} and {three:,} numbers. Each "
                 f"layer has weights of its own, at least {least:,} numbers."
@@ -856,7 +850,7 @@ def free_checks(model, what_it_trains):
     def uses_its_hidden_width(answer, reference, draw):
         hidden = model.sizes[-1]
         one, other = (model.count(answer, hidden_dim=size)[1] for size in (hidden, hidden + 5))
-        tell(answer, other - one)
+        answer.note(other - one)
         width, layers = model.all_sizes()["d_model"], model.all_sizes()["num_layers"]
         if other - one < layers * (model.matrices(width, 5) - model.matrices(width, 0)):
             raise Failure(
@@ -882,7 +876,7 @@ def free_checks(model, what_it_trains):
         for one, other, (_, name) in zip(*results, parts, strict=True):
             shape_of(other, one.shape)
             if torch.allclose(one, other, rtol=1e-3, atol=1e-3):
-                tell(answer, name)
+                answer.note(name)
                 what = f"the result of `{name}`" if name else "the result"
                 raise Failure(f"With 3 heads and with 2, on the same weights, {what} is the same.")
 
@@ -1192,7 +1186,7 @@ def reads_every_lesson(answer, reference, draw):
             moves(logits[8 + lesson], logits[8], f"Lesson {lesson} came after four others")
         for name, one in outcome.parameters.items():
             if one is not None and tuple(one.shape) in TABLES and one.any(1).sum() < LESSONS:
-                tell(answer, one.any(1))
+                answer.note(one.any(1))
                 raise Failure(
                     f"All {LESSONS} lessons were read, and not as many rows of `{name}` learn: "
                     f"{one.any(1).int().tolist()}. Is a lesson its `padding_idx`?"

@@ -23,6 +23,7 @@ from autograder.judge.subject import (
     Recorder,
     Subject,
     is_device_mismatch,
+    is_its_own,
     is_unanswered,
 )
 from autograder.judge.values import walk
@@ -110,7 +111,8 @@ def diagnose(
             for place in alike_here
             if agrees(place)
         }
-        best = [place for place in score if score[place] == max(score.values())]
+        top = max(score.values(), default=None)
+        best = [place for place in score if score[place] == top]
         names = {exercise.mistakes[place].name for place in best}
         if best and (score[best[0]][0] == WHOLLY or len(names) == 1):
             places[name] = best[0]
@@ -145,14 +147,21 @@ class _Tried:
 
     def fails_like(self, wanted: list[Behaviour]) -> int:
         """How much of all that an answer did, reply by reply, it does and fails the check: or 0."""
-        known = self._behaviour
-        if not all(likeness_of(*pair) for pair in zip(known, wanted, strict=False)):
-            return 0
-        self._run(None if known else wanted)
-        if not self._whole or self._message is None or len(self._behaviour) != len(wanted):
-            return 0
-        pairs = zip(self._behaviour, wanted, strict=True)
-        return min((likeness_of(*pair) for pair in pairs), default=WHOLLY)
+        likeness = self._likeness(wanted)
+        if likeness and not self._whole:
+            self._run(None if self._behaviour else wanted)
+            likeness = self._likeness(wanted)
+        ended_alike = self._whole and len(self._behaviour) == len(wanted)
+        return likeness if ended_alike and self._message is not None else 0
+
+    def _likeness(self, wanted: list[Behaviour]) -> int:
+        """How much as far as it is known."""
+        least = WHOLLY
+        for pair in zip(self._behaviour, wanted, strict=False):
+            least = min(least, likeness_of(*pair))
+            if not least:
+                break
+        return least
 
     def _run(self, wanted: list[Behaviour] | None) -> None:
         """Find out the rest, or as much as is like `wanted`."""
@@ -188,8 +197,8 @@ def _try_mistake(exercise: Exercise, place: int, check_name: str, seed: int, dev
 class Behaviour:
     """What of a reply tells two answers apart: names of classes, lines and prints do not.
 
-    The `outlines` do in other hands too: they leave out in what operation an error came up, what
-    the answer's own errors say, and what an argument was changed to.
+    The `outlines` do in other hands too: they leave to the `whole` in what operation an error came
+    up, what the answer's own errors say, and what an argument was changed to.
     """
 
     whole: dict[str, Any]
@@ -210,19 +219,15 @@ def behaviour(reply: dict[str, Any]) -> Behaviour:
     value, error = reply["value"], reply["error"]
     if isinstance(value, dict) and "module" in value:
         value = {key: _in_order(value[key]) for key in value if key not in ("bases", "modules")}
-    left_behind = reply.get("meta") and _left_behind(reply)
     whole = {
-        "value": value,
         "error": error and (error["type"], _said(error)),
-        **{key: reply.get(key) for key in ("arguments", "gradients", "parameters")},
+        "arguments": reply.get("arguments"),
     }
-    outlines = {
-        "value": value,
-        "error": error and _behind(error),
-        "changed": _changed(reply.get("given"), reply.get("arguments")),
-        **{key: reply.get(key) for key in ("gradients", "parameters")},
-    }
-    return Behaviour(whole, {"left_behind": True} if left_behind else outlines)
+    came = {"value": value, **{key: reply.get(key) for key in ("gradients", "parameters")}}
+    if reply.get("meta") and _left_behind(reply):
+        return Behaviour(whole | came, {"left_behind": True})
+    changed = _changed(reply.get("given"), reply.get("arguments"))
+    return Behaviour(whole, came | {"error": error and _behind(error), "changed": changed})
 
 
 def _left_behind(reply: dict[str, Any]) -> bool:
@@ -273,7 +278,7 @@ def _behind(error: dict[str, Any]) -> Any:
         return "None"
     if error["type"] == "UnboundLocalError":
         return "a name without a value"
-    if _is_its_own(error):
+    if is_its_own(error):
         known = "ValueError" in error["bases"] or error["type"] in OF_ITS_OWN
         return error["type"] if known else "another error"
     return error["type"], _said(error)
@@ -284,10 +289,6 @@ def _said(error: dict[str, Any]) -> Any:
 
     Python's own on wrong arguments begins with the function's name: "Mine.__init__() got an …".
     """
-    if _is_its_own(error):
+    if is_its_own(error):
         return re.findall(r"\d+(?:\.\w+)*", error["message"])  # "0.weight" is not "0.bias"
     return re.sub(r"^[\w.<>]+(?=\(\) (?:got|missing|takes) )", "", error["message"])
-
-
-def _is_its_own(error: dict[str, Any]) -> bool:
-    return bool(re.search(r"(?:^|:\s*)(?:raise|assert)\b", error["code"]))

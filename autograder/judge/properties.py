@@ -34,22 +34,26 @@ def agrees_in_gradients(
         same(one, right, f"The gradient of `{name}`", rtol=1e-4, atol=1e-4)
 
 
+def in_dtype(dtype: torch.dtype) -> Callable[[Any], Any]:
+    """A trait: the result, but of a tensor in another dtype not its values.
+
+    They depend on how much was computed in which.
+    """
+
+    def trait(value: Any) -> Any:
+        wrong = isinstance(value, torch.Tensor) and value.dtype != dtype
+        return (value.dtype, value.shape) if wrong else value
+
+    return trait
+
+
 def keeps_dtypes(
     call: Callable[..., Any], *inputs: torch.Tensor, dtypes: Sequence[torch.dtype] = DTYPES
 ) -> None:
-    """Fail unless `call` on inputs of each dtype returns that dtype, with about the same values.
-
-    Where it returns another dtype, no mistake is told from another by the values: they depend on
-    how much was computed in which.
-    """
+    """Fail unless `call` on inputs of each dtype returns that dtype, with about the same values."""
     plain = call(*inputs)
     for dtype in dtypes:
-
-        def trait(value: Any, dtype: torch.dtype = dtype) -> Any:
-            wrong = isinstance(value, torch.Tensor) and value.dtype != dtype
-            return (value.dtype, value.shape) if wrong else value
-
-        with call.known_by(trait) if isinstance(call, Subject) else nullcontext():
+        with call.known_by(in_dtype(dtype)) if isinstance(call, Subject) else nullcontext():
             result = call(*(one.to(dtype) for one in inputs))
         shape_of(result, plain.shape)
         if result.dtype != dtype:

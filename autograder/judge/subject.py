@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import signal
 import sys
 import threading
@@ -307,32 +308,29 @@ class Subject:
     def to(self, dtype: torch.dtype | None = None, device: str | None = None) -> Subject:
         return self._act(do="move", dtype=dtype, device=device)
 
-    @contextlib.contextmanager
-    def aside(self) -> Iterator[None]:
+    def aside(self) -> contextlib.AbstractContextManager[None]:
         """What is done in here prepares a check: no mistake is recognised by it, or missed."""
-        if not isinstance(self._link, Recorder):
-            yield
-            return
-        kept, self._link.keeps = self._link.keeps, False
-        try:
-            yield
-        finally:
-            self._link.keeps = kept
+        return self._recording(keeps=False)
 
-    @contextlib.contextmanager
-    def known_by(self, trait: Callable[[Any], Any]) -> Iterator[None]:
+    def known_by(self, trait: Callable[[Any], Any]) -> contextlib.AbstractContextManager[None]:
         """What comes back in here tells one mistake from another by `trait(value)` alone.
 
         For what is drawn: by how often each value came, and not by which came when.
         """
+        return self._recording(trait=trait)
+
+    @contextlib.contextmanager
+    def _recording(self, **settings: Any) -> Iterator[None]:
+        """Set these attributes of the recorder, if there is one, and then what they were before."""
         if not isinstance(self._link, Recorder):
             yield
             return
-        self._link.trait = trait
+        before = {name: getattr(self._link, name) for name in settings}
+        vars(self._link).update(settings)
         try:
             yield
         finally:
-            self._link.trait = None
+            vars(self._link).update(before)
 
     def note(self, found: Any) -> None:
         """Keep plain data that a check made of what it saw aside: two answers are told apart by it.
@@ -450,6 +448,11 @@ def explain(error: dict[str, Any], name: str) -> str:
 def is_unanswered(error: dict[str, Any]) -> bool:
     """Whether it comes from the line with which an exercise is handed out."""
     return error["type"] == "NotImplementedError" and not error["message"]
+
+
+def is_its_own(error: dict[str, Any]) -> bool:
+    """Whether a line of the answer raises it, and not a call in that line."""
+    return bool(re.search(r"(?:^|:\s*)(?:raise|assert)\b", error["code"]))
 
 
 def is_device_mismatch(error: dict[str, Any]) -> bool:
