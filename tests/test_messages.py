@@ -70,8 +70,9 @@ def test_a_damaged_or_forged_message_is_unfit(message):
 
 
 def test_what_has_no_message_is_refused():
-    with pytest.raises(Unfit):
-        encode({"x": object()})
+    for value in ({"x": object()}, torch.ones(2, dtype=torch.complex128)):
+        with pytest.raises(Unfit):
+            encode(value)
 
 
 MISTAKES = 6  # of each exercise, from all over its catalogue

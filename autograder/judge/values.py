@@ -66,7 +66,7 @@ def walk(value: Any, leaf: Callable[[Any], Any], depth: int = 0) -> Any:
     if type(value) is list:
         return [walk(item, leaf, depth + 1) for item in value]
     # A named tuple is a tuple here, since only its items can pass; one with methods is an object.
-    if isinstance(value, tuple) and not _has_methods(value):
+    if type(value) is tuple or (isinstance(value, tuple) and not _has_methods(value)):
         return tuple(walk(item, leaf, depth + 1) for item in value)
     if isinstance(value, dict):
         return {_key(key): walk(item, leaf, depth + 1) for key, item in dict.items(value)}

@@ -1,11 +1,15 @@
-"""One submission's kernel, as the process that grades sees it: a socket with bounded frames."""
+"""One submission's kernel, as the process that grades sees it: two sockets with bounded frames.
+
+One leads to the kernel's guard, which runs cells and says when the kernel has ended; the other to
+the agent in the kernel itself, from which anything may come.
+"""
 
 import contextlib
 import math
 import select
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from json import dumps, loads
 from typing import Any
@@ -13,6 +17,7 @@ from typing import Any
 from nbformat import NotebookNode
 
 from autograder.grading.sandbox import outputs
+from autograder.grading.sandbox.agent_line import AgentLine
 from autograder.grading.sandbox.inside.frames import Closed, TooLarge, receive, send
 from autograder.grading.sandbox.limits import Limits, Stopped
 from autograder.judge.agent import MESSAGE_LIMIT, PRINT_LIMIT
@@ -24,6 +29,7 @@ GRACE_SECONDS = 3.0  # between an interrupt and the end
 JSON_BYTES = 8 * 2**20  # of a reply without its tensors: Python makes much more of JSON
 START_SECONDS = 60.0
 END_SECONDS = 10.0
+CLOSED_SECONDS = 1.0  # between the end of a kernel's sockets and its own
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,12 @@ class Kernel:
         self._left = limits.notebook_seconds
         self._room = limits.output_bytes
         self._stopped: Stopped | None = None
+        self._agent: AgentLine | None = None
         self._receive(b"K", time.monotonic() + START_SECONDS, 0, "Its kernel did not start.")
+        _, handles, _, _ = socket.recv_fds(link, 1, 1)
+        if not handles:
+            raise self._stop("Its kernel did not start.")
+        self._agent = AgentLine(socket.socket(fileno=handles[0]), limits.reply_bytes)
 
     def run(self, source: str, name: str = "A cell") -> CellRun:
         """Run a cell; `name` begins the sentence about one that took too long."""
@@ -50,8 +61,9 @@ class Kernel:
         self._send(b"R", dumps({"source": source, "room": room}).encode())
         # JSON may take six bytes for one, and errors are shown where no room is left.
         limit = 6 * room + 2 * 2**20
-        body, late = self._wait(b"C", self._limits.cell_seconds, limit, name)
-        assert body is not None
+        body, late = self._wait(
+            lambda deadline: self._receive(b"C", deadline, limit), self._limits.cell_seconds, name
+        )
         try:
             found, failed = outputs.read(body)
         except outputs.Malformed:
@@ -86,6 +98,8 @@ class Kernel:
             while self._link.recv(2**16) and time.monotonic() < deadline:
                 pass  # what it had still to say; the end comes when everything has ended
         self._link.close()
+        if self._agent is not None:
+            self._agent.link.close()
 
     def ended(self) -> bool:
         """Whether the kernel is gone, without waiting for anything."""
@@ -98,13 +112,14 @@ class Kernel:
         self._send(b"S", str(number).encode())
 
     def _request(self, request: dict[str, Any]) -> dict[str, Any]:
-        self._send(b"A", encode(request))
-        limit = self._limits.reply_bytes
-        body, late = self._wait(b"A", SECONDS + GRACE_SECONDS, limit, "An answer")
+        if self._stopped or self._agent is None:
+            raise self._stopped or Stopped("Its kernel did not start.")
+        self._agent.ask(encode(request))
+        body, late = self._wait(self._answer, SECONDS + GRACE_SECONDS, "An answer")
         if late:
             return _failure("TooLong", f"it ran for more than {SECONDS:g} seconds")
         if body is None:
-            return _failure("Unfit", f"more than {limit / 2**20:g} MiB")
+            return _failure("Unfit", f"more than {self._limits.reply_bytes / 2**20:g} MiB")
         length = int.from_bytes(body[:8], "big")
         if length > JSON_BYTES:
             return _failure("Unfit", "more than can be looked at")
@@ -118,8 +133,8 @@ class Kernel:
             return _failure("Unfit", f"a message that can't be read ({type(error).__name__})")
         return reply if isinstance(reply, dict) else {}
 
-    def _wait(self, kind: bytes, seconds: float, limit: int, name: str) -> tuple[Any, str]:
-        """The body that comes, None if too large; and a sentence if it had to be interrupted."""
+    def _wait(self, next_one: Callable[[float], Any], seconds: float, name: str) -> tuple[Any, str]:
+        """What comes until a deadline, and a sentence if it had to be interrupted for that."""
         started = time.monotonic()
         allowed = min(seconds, self._left)
         whole = f"The notebook took more than {self._limits.notebook_seconds:g} s"
@@ -128,17 +143,41 @@ class Kernel:
             if self._left <= 0:
                 raise self._stop(f"{whole} and was stopped.")
             try:
-                return self._receive(kind, started + allowed, limit), ""
+                return next_one(started + allowed), ""
             except TimeoutError:
                 self.signal(2)
-            deadline = time.monotonic() + GRACE_SECONDS
-            sentence = f"{what} and could not be interrupted, so its kernel was ended."
-            return self._receive(kind, deadline, limit, sentence), f"{what} and was stopped."
+            try:
+                return next_one(time.monotonic() + GRACE_SECONDS), f"{what} and was stopped."
+            except TimeoutError:
+                sentence = f"{what} and could not be interrupted, so its kernel was ended."
+                raise self._stop(sentence) from None
         finally:
             self._left -= time.monotonic() - started
 
-    def _receive(self, kind: bytes, deadline: float, limit: int, late: str = "") -> bytes | None:
-        """The body of the next frame, None for one that is too large; or Stopped."""
+    def _answer(self, deadline: float) -> bytes | None:
+        """The agent's next reply, None for one that is too large; or Stopped."""
+        agent = self._agent
+        assert agent is not None
+        while (left := deadline - time.monotonic()) > 0:
+            waiting = [agent.link] if agent.waits else []
+            ready, _, _ = select.select([agent.link, self._link], waiting, [], left)
+            agent.write()
+            if agent.link in ready:
+                try:
+                    reply = agent.read()
+                except EOFError:
+                    soon = time.monotonic() + CLOSED_SECONDS  # it is about to end, most likely
+                    late = "Its code closed what its kernel is asked through."
+                    self._receive(b"", soon, 0, late)
+                else:
+                    if reply is not None:
+                        return None if reply == "too large" else reply
+            elif self._link in ready:
+                self._receive(b"", deadline, 0)
+        raise TimeoutError
+
+    def _receive(self, kind: bytes, deadline: float, limit: int, late: str = "") -> bytes:
+        """The body of the guard's next frame, or Stopped: when none came in time, if `late`."""
         try:
             found, body = receive(self._link, max(limit, 2**20), deadline)
         except TimeoutError:
@@ -151,8 +190,6 @@ class Kernel:
             raise self._stop("Its kernel sent more than can be read.") from None
         if found == b"E":
             raise self._stop(body[:1000].decode("utf-8", "replace"))
-        if found == b"L" and kind == b"A":
-            return None
         if found != kind:
             raise self._stop("Its kernel sent something that was not asked for.")
         return body

@@ -19,8 +19,7 @@ class TooLarge(Exception):
 
 def send(link: socket.socket, kind: bytes, body: bytes = b"") -> None:
     try:
-        link.sendall(HEADER.pack(kind, len(body)))
-        link.sendall(body)
+        link.sendall(HEADER.pack(kind, len(body)) + body)
     except OSError as error:
         raise Closed from error
 

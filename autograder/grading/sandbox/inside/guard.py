@@ -22,14 +22,12 @@ import psutil
 import zmq
 
 from autograder.grading.sandbox.inside import linux
-from autograder.grading.sandbox.inside.agent_line import AgentLine
 from autograder.grading.sandbox.inside.frames import Closed, receive, send
 from autograder.grading.sandbox.inside.kernel import serve
 from autograder.grading.sandbox.inside.relay import Relay
 from autograder.grading.sandbox.limits import FOLDER, Limits
 
 LOOK_SECONDS = 0.1
-END_SECONDS = 1.0  # between the end of a kernel's sockets and its own
 OWN_BYTES = 1536 * 2**20  # a flood of messages ends the guard, and with it the kernel
 PAGE = resource.getpagesize()
 
@@ -53,7 +51,10 @@ def guard(link: socket.socket, limits: Limits, confined: bool, connection: Any) 
     try:
         kernel, line = _start(connection, limits, confined)
         relay = Relay(connection) if relay_it else None
-        _Watch(link, limits, kernel, AgentLine(line, limits.reply_bytes)).work(relay)
+        send(link, b"K")
+        socket.send_fds(link, [b"k"], [line.fileno()])
+        line.close()
+        _Watch(link, limits, kernel).work(relay)
     except Ended as end:
         _say(link, end.why)
     except Closed:
@@ -146,16 +147,14 @@ def _describe(status: int) -> str:
 
 
 class _Watch:
-    def __init__(self, link: socket.socket, limits: Limits, kernel: int, agent: AgentLine) -> None:
-        self._link, self._limits, self._kernel, self._agent = link, limits, kernel, agent
+    def __init__(self, link: socket.socket, limits: Limits, kernel: int) -> None:
+        self._link, self._limits, self._kernel = link, limits, kernel
         self._looked = 0.0
 
     def work(self, relay: Relay | None) -> None:
         """Serve requests until the kernel ends (Ended) or is no longer wanted (Closed)."""
-        send(self._link, b"K")
         poller = zmq.Poller()
         poller.register(self._link, zmq.POLLIN)
-        poller.register(self._agent.link, zmq.POLLIN)
         if relay is not None:
             poller.register(relay.shell, zmq.POLLIN)
             poller.register(relay.iopub, zmq.POLLIN)
@@ -168,28 +167,11 @@ class _Watch:
                 result = relay.result()
                 if result is not None:
                     send(self._link, b"C", json.dumps(result).encode())
-            if self._agent.link.fileno() in ready:
-                self._pass_on_reply()
-            poller.modify(self._agent.link, zmq.POLLIN | (zmq.POLLOUT if self._agent.waits else 0))
             if self._link.fileno() in ready:
                 self._request(relay)
             if time.monotonic() > self._looked + LOOK_SECONDS:
                 self._look()
                 self._looked = time.monotonic()
-
-    def _pass_on_reply(self) -> None:
-        if self._agent.waits:
-            self._agent.write()
-        try:
-            reply = self._agent.read()
-        except EOFError:
-            deadline = time.monotonic() + END_SECONDS
-            while time.monotonic() < deadline:  # it is about to end, most likely
-                self._look()
-                time.sleep(0.005)
-            raise Ended("Its code closed what its kernel is asked through.") from None
-        if reply is not None:
-            send(self._link, *reply)
 
     def _request(self, relay: Relay | None) -> None:
         kind, body = receive(self._link)
@@ -198,8 +180,6 @@ class _Watch:
         elif relay is not None and kind == b"R":
             request = json.loads(body)
             relay.run(request["source"], request["room"])
-        elif kind == b"A":
-            self._agent.ask(body)
 
     def _look(self) -> None:
         """Reap what has ended, and see that what runs stays within the limits."""
