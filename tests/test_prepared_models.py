@@ -26,12 +26,25 @@ def test_recipes_may_be_nested_and_sent():
 def test_a_made_model_is_prepared_given_and_read():
     answer = subject(lambda model: model[0].spare.weight.requires_grad)
     model = answer.make(MODEL)
-    model.assign("0.spare", recipe("Linear", 1, 1)).assign("0.spare.weight.requires_grad", False)
-    model.assign("0.bias.grad", torch.ones(3)).attribute("1").eval()
+    model.assign({"0.spare": recipe("Linear", 1, 1), "0.spare.weight.requires_grad": False})
+    model.assign({"0.bias.grad": torch.ones(3)}).modes({"": True, "1": False})
     assert answer(model) is False
     assert model.attribute("0.bias.grad").tolist() == [1, 1, 1]
     assert model.attribute("0.weight.grad") is None
-    assert model.attribute("training") and not model.attribute("1.training")
+    assert model.attributes(["training", "1.training"]) == [True, False]
+
+
+def test_a_module_comes_back_ready_for_what_a_check_does_with_it():
+    answer, weight = subject(lambda: nn.Sequential(nn.Linear(2, 3))), torch.ones(3, 2)
+    module = answer.call(rename=["0"], load={"0.0": weight}, train=False).value
+    found = module.describe()
+    assert set(found.parameters) == {"0.0", "0.1"} and found.modules["0"] == ("Linear", False)
+    assert torch.equal(found.state["0.0"], weight)
+    made = answer.make(MODEL, load={"0.weight": torch.ones(3, 2)}, train=False)
+    assert made.attribute("training") is False and made.attribute("0.weight").sum() == 6
+    for wrong in ({"1.weight": weight}, {"0.weight": weight.T}):
+        with pytest.raises(Failure, match=r"weight"):
+            answer.call(load=wrong)
 
 
 def test_what_no_recipe_makes_is_found_where_the_answer_runs():

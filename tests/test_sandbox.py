@@ -441,7 +441,7 @@ def ask_everything(kernel: Kernel) -> list[Any]:
     kernel.ask("Scale", {"do": "load", "target": handle, "tensors": weights})
     x = torch.ones(2, 3)
     found.append(kernel.ask("Scale", {**call(x, backward=torch.ones(2, 3)), "target": handle}))
-    found.append(kernel.ask("quiz", {"do": "read", "target": 0, "path": [["item", 1]]}))
+    found.append(kernel.ask("quiz", {"do": "read", "target": 0, "paths": [[["item", 1]]]}))
     found.append(kernel.ask("twice", call("a", "b", "c")))
     return found
 

@@ -138,21 +138,31 @@ class Block:
         }
 
     def make(
-        self, answer, draw, sizes=SIZES[0], dropout=0.0, *, by_name=True, size=0.6, weights=None
+        self,
+        answer,
+        draw,
+        sizes=SIZES[0],
+        dropout=0.0,
+        *,
+        train=None,
+        by_name=True,
+        size=0.6,
+        weights=None,
     ):
         """A module of the answer, and the weights that are loaded into it, drawn or given.
 
-        A dropout of None is none given.
+        A dropout of None is none given; without `train` it is in the mode it was made in.
         """
         arguments, options = self.arguments(*sizes), {}
         if self.drops and dropout is not None:
             options = {"dropout": dropout} if by_name else {}
             arguments = arguments if by_name else (*arguments, dropout)
-        module = answer.call(arguments, options, seed=0).value
+        weights = self.draw_weights(draw, sizes, size) if weights is None else weights
+        ready = {"rename": [self.ffn], "load": weights, "train": train}
+        module = answer.call(arguments, options, seed=0, **ready).value
         if not isinstance(module, Subject):
             raise Failure(f"An nn.Module was asked for; this is a {type(module).__name__}.")
-        weights = self.draw_weights(draw, sizes, size) if weights is None else weights
-        return module.rename(self.ffn).load(**weights), weights
+        return module, weights
 
     def expect(self, weights, sizes, args, kwargs):
         """What the call has to return, in the dtype of the first argument."""
@@ -382,8 +392,7 @@ def agree(tried, rows=None, **tolerances):
 
 def tries(block, answer, draw, calls, sizes=SIZES[0], **options):
     """(what, result, right result) of each call on one module with drawn weights, in eval mode."""
-    module, weights = block.make(answer, draw, sizes, **options)
-    module.eval()
+    module, weights = block.make(answer, draw, sizes, train=False, **options)
     return [
         (what, module.call(args, kwargs).value, block.expect(weights, sizes, args, kwargs))
         for what, args, kwargs in calls
@@ -514,11 +523,11 @@ def has_its_parts(block, answer, draw):
 @shared(needs=["has_its_parts"])
 def keeps_the_shape(block, answer, draw):
     """(B, T, C) goes in and (B, T, C) comes out, one tensor."""
-    module, _ = block.make(answer, draw)
+    module, _ = block.make(answer, draw, train=False)
     args, kwargs = block.inputs(draw, C)
     shape = tuple(args[0].shape)
     with answer.aside():
-        outcome = module.eval().attempt(args, kwargs)
+        outcome = module.attempt(args, kwargs)
     if outcome.error:
         # Where two lengths don't fit, four tokens (as the memory has) show what was done with them.
         module.attempt(*block.inputs(draw, C, 4))
@@ -535,9 +544,8 @@ def keeps_the_shape(block, answer, draw):
 def writes_branch_by_branch(block, answer, draw):
     """Each branch adds to x what it makes of the normalized x; with all silent x comes back."""
     sizes = SIZES[1]
-    module, weights = block.make(answer, draw, sizes)
+    module, weights = block.make(answer, draw, sizes, train=False)
     args, kwargs = block.inputs(draw, sizes[0])
-    module.eval()
     tried = []
     for loud in ((), *((one,) for one in block.branches)):
         now = weights | block.silenced(sizes, [one for one in block.branches if one not in loud])
@@ -581,12 +589,12 @@ def leaves_its_inputs_untouched(block, answer, draw):
 def lets_gradients_flow(block, answer, draw):
     """Gradients reach the inputs and every parameter."""
     sizes = SIZES[2]
-    module, weights = block.make(answer, draw, sizes)
+    module, weights = block.make(answer, draw, sizes, train=False)
     args, kwargs = block.masked(draw, sizes[0])
     floats = sum(one.is_floating_point() for one in args)
     wide, rest = [one.double() for one in args[:floats]], args[floats:]
     back = draw.normal(*args[0].shape, dtype=torch.float64)
-    got = module.to(dtype=torch.float64).eval().backward(back, *wide, *rest, **kwargs)
+    got = module.to(dtype=torch.float64).backward(back, *wide, *rest, **kwargs)
     right = block.expect(weights, sizes, (*wide, *rest), kwargs)
     agree([("For float64 inputs", got.value, right)], rtol=1e-5, atol=1e-5)
 
@@ -606,9 +614,9 @@ def lets_gradients_flow(block, answer, draw):
 @shared()
 def keeps_the_dtype(block, answer, draw):
     """Moved to another dtype, it returns that dtype."""
-    module, weights = block.make(answer, draw, size=0.3)
+    module, weights = block.make(answer, draw, size=0.3, train=False)
     args, kwargs = block.masked(draw, C)
-    module.eval().attempt(args, kwargs)
+    module.attempt(args, kwargs)
     right = block.expect(weights, SIZES[0], args, kwargs)
     for dtype in (torch.float16, torch.bfloat16):
         given = tuple(one.to(dtype) if one.is_floating_point() else one for one in args)
@@ -647,9 +655,9 @@ def stays_on_the_device(block, answer, draw):
 @shared()
 def is_the_same_at_every_call(block, answer, draw):
     """A call leaves no trace in the next, nor does another block."""
-    module, _ = block.make(answer, draw)
+    module, _ = block.make(answer, draw, train=False)
     args, kwargs = block.inputs(draw, C)
-    before = module.eval().call(args, kwargs).value
+    before = module.call(args, kwargs).value
     shape_of(before, args[0].shape)
     module.call(*block.masked(draw, C, 7))
     same(module.call(args, kwargs).value, before, "A second call on the same x")
@@ -684,9 +692,9 @@ def drawn(answer, module, call):
 @shared()
 def is_still_in_eval(block, answer, draw):
     """In eval mode nothing is dropped, at any probability."""
-    module, weights = block.make(answer, draw, dropout=0.5)
+    module, weights = block.make(answer, draw, dropout=0.5, train=False)
     call, what = block.inputs(draw, C), "In eval mode, with `dropout=0.5`,"
-    nothing_is_drawn(answer, module.eval(), call, what)
+    nothing_is_drawn(answer, module, call, what)
     agree([(what, module.call(*call).value, block.expect(weights, SIZES[0], *call))])
 
 
@@ -879,10 +887,10 @@ def hides_later_tokens_from_low_scores(answer, reference, draw):
     weights = FUSED.draw_weights(draw, SIZES[0])
     weights["qkv.weight"][: 2 * C] = 0.0  # all scores alike: -300 · 300 · 4, by the root of 4
     weights["qkv.bias"][: 2 * C] = torch.tensor([300.0, -300.0]).repeat_interleave(C)
-    module, _ = FUSED.make(answer, draw, weights=weights)
+    module, _ = FUSED.make(answer, draw, weights=weights, train=False)
     x = draw.normal(3, 5, C)
     right = FUSED.expect(weights, SIZES[0], (x,), {})
-    agree([("With all scores -180,000", module.eval()(x), right)])
+    agree([("With all scores -180,000", module(x), right)])
 
 
 # to_reference
@@ -928,9 +936,7 @@ def _built(answer, ffn, width, heads):
     attention = recipe("MultiheadAttention", width, heads, batch_first=True)
     norm = recipe("LayerNorm", width)
     module = answer.make(recipe("Module"))
-    for name, part in (("ln1", norm), ("self_attn", attention), ("ln2", norm), ("ffn", ffn)):
-        module.assign(name, part)
-    return module
+    return module.assign({"ln1": norm, "self_attn": attention, "ln2": norm, "ffn": ffn})
 
 
 def the_layer(answer, block):
@@ -1148,9 +1154,8 @@ def in_chunks(module, x, chunks, valid=None):
 @decoder_only.check(points=1, needs=["takes_none_for_all_real"])
 def returns_a_cache(answer, reference, draw):
     """With `use_cache` it returns (x, cache), on the first call too; without it x alone."""
-    module, weights = DECODER_ONLY.make(answer, draw)
+    module, weights = DECODER_ONLY.make(answer, draw, train=False)
     x, tried = draw.normal(3, 5, C), []
-    module.eval()
     for valid in (None, all_real(draw, 3, 5)):
         right = DECODER_ONLY.expect(weights, SIZES[0], (x, valid), {})
         output, _ = result_and_cache(module(x, valid, use_cache=True), "With `use_cache`")
@@ -1161,10 +1166,9 @@ def returns_a_cache(answer, reference, draw):
 @decoder_only.check(points=3, needs=["returns_a_cache"])
 def goes_on_from_a_cache(answer, reference, draw):
     """Chunks of 1, 2 or 3 tokens, each with the last cache, give what all at once gives."""
-    module, weights = DECODER_ONLY.make(answer, draw)
+    module, weights = DECODER_ONLY.make(answer, draw, train=False)
     x, tried = draw.normal(3, 7, C), []
     right = DECODER_ONLY.expect(weights, SIZES[0], (x, None), {})
-    module.eval()
     for chunks, valid in (((1, 2, 3, 1), None), ((3, 1, 1, 2), all_real(draw, 3, 7))):
         got = in_chunks(module, x, chunks, valid)
         tried.append((f"In chunks of {chunks}", got, right))
@@ -1174,9 +1178,9 @@ def goes_on_from_a_cache(answer, reference, draw):
 @decoder_only.check(points=2, needs=["goes_on_from_a_cache", "hides_padding"])
 def hides_padding_in_the_cache(answer, reference, draw):
     """With a cache `valid_tokens` covers all tokens so far, and its last columns are the new."""
-    module, weights = DECODER_ONLY.make(answer, draw)
+    module, weights = DECODER_ONLY.make(answer, draw, train=False)
     x, valid = draw.normal(4, 7, C), some_padding(draw, 7)
-    right, module = DECODER_ONLY.expect(weights, SIZES[0], (x, valid), {}), module.eval()
+    right = DECODER_ONLY.expect(weights, SIZES[0], (x, valid), {})
     tried = [(one, in_chunks(module, x, one, valid)) for one in ((1, 3, 3), (4, 3))]
     agree([(f"With padding, in chunks of {one}", got, right) for one, got in tried])
 
@@ -1184,9 +1188,9 @@ def hides_padding_in_the_cache(answer, reference, draw):
 @decoder_only.check(points=1, needs=["goes_on_from_a_cache"])
 def leaves_a_given_cache_alone(answer, reference, draw):
     """A cache that is given is used without `use_cache` too, and stays as it was."""
-    module, weights = DECODER_ONLY.make(answer, draw)
+    module, weights = DECODER_ONLY.make(answer, draw, train=False)
     x, other = draw.normal(2, 5, C), draw.normal(2, 2, C)
-    first = module.eval()(x[:, :3], None, use_cache=True)
+    first = module(x[:, :3], None, use_cache=True)
     _, cache = result_and_cache(first, "With `use_cache`")
     module(other, None, cache=cache, use_cache=True)
     again = module(x[:, 3:], None, cache=cache)
@@ -1198,9 +1202,9 @@ def leaves_a_given_cache_alone(answer, reference, draw):
 def caches_in_other_dtypes_and_places(answer, reference, draw):
     """With a cache it keeps dtype and device as well."""
     x, valid = draw.normal(4, 5, C), some_padding(draw, 5)
-    module, weights = DECODER_ONLY.make(answer, draw, size=0.3)
+    module, weights = DECODER_ONLY.make(answer, draw, size=0.3, train=False)
     right = DECODER_ONLY.expect(weights, SIZES[0], (x, valid), {})
-    module.to(dtype=torch.float16).eval()
+    module.to(dtype=torch.float16)
     got = in_chunks(module, x.half(), (2, 3), valid)
     agree([("In chunks", got, right.half())], rtol=5e-2, atol=5e-2)
     module.to(device="meta", dtype=torch.float32)

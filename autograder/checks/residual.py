@@ -170,20 +170,20 @@ def stays_on_the_device(answer, reference, draw):
 # The two modules
 
 
-def around(answer, branch, width, draw, *dropout):
+def around(answer, branch, width, draw, *dropout, train=None):
     """The answer's module around `branch`, a recipe, with torch's own norm and branch, all drawn.
 
     The same weights are in the module and in torch's two.
     """
-    module = answer(width, branch, *dropout)
-    # Which eps the norm has is nobody's promise.
-    own = {"norm": nn.LayerNorm(width, module.attribute("norm.eps")), "branch": branch.make()}
+    own = {"norm": nn.LayerNorm(width), "branch": branch.make()}
     values = {}
     for part, one in own.items():
         one.requires_grad_(False).to(draw.device)
         for name, parameter in one.named_parameters():
             values[f"{part}.{name}"] = parameter.copy_(draw.gain(*parameter.shape))
-    return module.load(**values), own["norm"], own["branch"]
+    module = answer.call((width, branch, *dropout), load=values, train=train).value
+    own["norm"].eps = module.attribute("norm.eps")  # which one it has is nobody's promise
+    return module, own["norm"], own["branch"]
 
 
 def linear(width):
@@ -371,12 +371,12 @@ def module_checks(exercise, formula, written, on_zeros):
 
     def is_still_in_eval(answer, reference, draw):
         x = draw.normal(4, 3, 5)
-        module, norm, branch = around(answer, linear(5), 5, draw, 0.75)
-        result = module.eval()(x)
+        module, norm, branch = around(answer, linear(5), 5, draw, 0.75, train=False)
+        result = module(x)
         same(result, formula(x, branch, norm), "With `dropout=0.75` in eval mode the result")
-        module, norm, _ = around(answer, recipe("Dropout", 1.0), 5, draw)
+        module, norm, _ = around(answer, recipe("Dropout", 1.0), 5, draw, train=False)
         expected = formula(x, lambda one: one, norm)
-        same(module.eval()(x), expected, "The branch is a Dropout. In eval mode the result")
+        same(module(x), expected, "The branch is a Dropout. In eval mode the result")
 
     def leaves_x_untouched(answer, reference, draw):
         module, _, _ = around(answer, linear(5), 5, draw)
@@ -416,7 +416,8 @@ def module_checks(exercise, formula, written, on_zeros):
     def keeps_the_dtype(answer, reference, draw):
         values = {"branch.weight": draw.gain(5, 5) / 5, "branch.bias": draw.gain(5)}
         keeps_dtypes(
-            lambda x: answer(5, linear(5)).load(**values).to(dtype=x.dtype)(x), draw.normal(3, 5)
+            lambda x: answer.call((5, linear(5)), load=values).value.to(dtype=x.dtype)(x),
+            draw.normal(3, 5),
         )
 
     def stays_on_the_device(answer, reference, draw):
@@ -489,34 +490,32 @@ class Model:
     """A model on the answer's side, `there`, and the same one here, to compute what is right."""
 
     def __init__(self, answer: Subject, made_from, draw):
-        self.there, self.here = answer.make(made_from), made_from.make().to(draw.device)
+        self.here = made_from.make().to(draw.device)
         with torch.no_grad():
             self.start = {
                 name: one.copy_(draw.gain(*one.shape, dtype=one.dtype)).clone()
                 for name, one in self.here.named_parameters()
             }
-        self.there.load(**self.start)
+        self.there = answer.make(made_from, load=self.start)
 
     def freeze(self, *names):
+        self.there.assign({f"{name}.requires_grad": False for name in names})
         for name in names:
-            self.there.assign(f"{name}.requires_grad", False)
             self.here.get_parameter(name).requires_grad_(False)
         return self
 
     def mode(self, training, *others):
         """All of it in one mode, the submodules `others` in the other."""
-        for model in (self.there, self.here):
-            model.train(training)
-        for name in others:
-            self.there.attribute(name).train(not training)
-            self.here.get_submodule(name).train(not training)
+        modes = {"": training, **dict.fromkeys(others, not training)}
+        self.there.modes(modes)
+        for name, train in modes.items():
+            self.here.get_submodule(name).train(train)
         return self
 
     def with_gradients(self, draw):
         """Gradients of an earlier pass; returns them."""
         given = {name: draw.gain(*one.shape) for name, one in self.start.items()}
-        for name, gradient in given.items():
-            self.there.assign(f"{name}.grad", gradient)
+        self.there.assign({f"{name}.grad": gradient for name, gradient in given.items()})
         return given
 
     def expected(self, x):
@@ -532,10 +531,9 @@ class Model:
 
     def modes(self):
         """Whether each submodule is in training mode, on the answer's side."""
-        return {
-            name: self.there.attribute(f"{name}.training".removeprefix("."))
-            for name, _ in self.here.named_modules()
-        }
+        names = [name for name, _ in self.here.named_modules()]
+        paths = [f"{name}.training".removeprefix(".") for name in names]
+        return dict(zip(names, self.there.attributes(paths), strict=True))
 
     def same_modes(self, modes, when):
         for name, one in self.here.named_modules():
@@ -548,8 +546,8 @@ class Model:
 
     def same_gradients(self, given, when):
         """Fail unless each `.grad` is None or what was `given`."""
-        for name in self.start:
-            gradient = self.there.attribute(f"{name}.grad")
+        gradients = self.there.attributes([f"{name}.grad" for name in self.start])
+        for name, gradient in zip(self.start, gradients, strict=True):
             if gradient is None:
                 continue
             if name not in given:
@@ -639,7 +637,7 @@ def says_none_for_frozen_parameters(answer, reference, draw):
 def says_none_where_no_gradient_arrived(answer, reference, draw):
     """A trainable layer that the model never calls is in the dict with None."""
     x, model, spare = draw.normal(7, 5), Model(answer, SMALL, draw), recipe("Linear", 2, 2)
-    model.there.assign("0.spare", spare)
+    model.there.assign({"0.spare": spare})
     model.here[0].spare = spare.make()
     with answer.known_by(entries):
         report = answer(model.there, x)

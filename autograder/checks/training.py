@@ -145,16 +145,16 @@ class Twins:
     """A model on the answer's side, `there`, and the same one here, to do what is right."""
 
     def __init__(self, answer, made_from, draw, dtype=torch.float32):
-        self.there, self.here = answer.make(made_from), made_from.make().to(draw.device)
+        self.here = made_from.make().to(draw.device)
         with torch.no_grad():
             self.start = {
                 name: one.copy_(draw.gain(*one.shape)).clone()
                 for name, one in self.here.named_parameters()
             }
-        self.there.load(**self.start)
+        self.there = answer.make(made_from, load=self.start)
 
     def freeze(self, name):
-        self.there.assign(f"{name}.requires_grad", False)
+        self.there.assign({f"{name}.requires_grad": False})
         self.here.get_parameter(name).requires_grad_(False)
 
     def optimizers(self, kind="SGD", part="", **settings):
@@ -225,8 +225,8 @@ def clears_the_gradients(answer, reference, draw):
     """What stands in `.grad` from an earlier batch has no part in the step."""
     twins, ids = Twins(answer, PLAIN, draw), padded(draw, 3, 6, 7)
     there, here = twins.optimizers(lr=0.3)
-    for name in ("0.weight", "1.bias"):
-        twins.there.assign(f"{name}.grad", draw.gain(*twins.start[name].shape))
+    given = {name: draw.gain(*twins.start[name].shape) for name in ("0.weight", "1.bias")}
+    twins.there.assign({f"{name}.grad": one for name, one in given.items()})
     answer(twins.there, ids, there, 1000.0)
     twins.step(ids, here, 1000.0)
     twins.same_weights("With gradients of an earlier batch there, after a step")
@@ -392,18 +392,19 @@ def restores_every_mode(answer, reference, draw):
         (True, ("1.1",)),
         (False, ("1", "1.0", "1.1", "2")),
     ):
-        model = Twins(answer, DROPPED, draw).there.train(training)
-        for name in others:
-            model.attribute(name).train(not training)
+        model = Twins(answer, DROPPED, draw).there
+        model.modes({"": training, **dict.fromkeys(others, not training)})
         answer(model, [ids])
-        for name in ("", "0", "1", "1.1", "2"):
-            found.append((name, training != (name in others), mode_of(model, name)))
+        modes = modes_of(model, ("", "0", "1", "1.1", "2"))
+        found += [(name, training != (name in others), mode) for name, mode in modes.items()]
     for one in found:  # all are read before any is judged: they tell one mistake from another
         same_mode(*one)
 
 
-def mode_of(model, name):
-    return model.attribute(f"{name}.training".removeprefix("."))
+def modes_of(model, names):
+    """{name: whether it is in train mode} of submodules, "" for the whole."""
+    paths = [f"{name}.training".removeprefix(".") for name in names]
+    return dict(zip(names, model.attributes(paths), strict=True))
 
 
 def same_mode(name, before, after):
@@ -421,7 +422,7 @@ def computes_no_gradients(answer, reference, draw):
     """No gradients are computed, and `.grad`, the weights and the ids are left alone."""
     twins, ids = Twins(answer, PLAIN, draw), padded(draw, 3, 6, 7)
     kept = draw.gain(7)
-    twins.there.assign("1.bias.grad", kept)
+    twins.there.assign({"1.bias.grad": kept})
     seen = twins.there.find("unittest.mock.Mock")(return_value=None)
     twins.there.call((seen,), method="register_forward_hook")
     after = answer.call((twins.there, [ids]), after=True).arguments
@@ -732,7 +733,7 @@ class Writer:
     def sent_to(self, answer):
         self.there = answer.find("solutions.stack.DecoderOnlyLM")(*self._sizes)
         if self._watches:
-            self.there.assign("blocks.0.feed_forward", OVER_TOKENS)
+            self.there.assign({"blocks.0.feed_forward": OVER_TOKENS})
         self.there.load(**{name: one.detach() for name, one in self.here.named_parameters()})
         return self
 
@@ -870,8 +871,8 @@ def restores_the_mode(answer, reference, draw):
     found = []
     for training, use_cache in ((True, True), (False, True), (True, False)):
         answer(writer.there.train(training), prompt, 2, use_cache=use_cache)
-        for name in ("", "blocks", "blocks.1.feed_forward"):
-            found.append((name, training, mode_of(writer.there, name)))
+        modes = modes_of(writer.there, ("", "blocks", "blocks.1.feed_forward"))
+        found += [(name, training, mode) for name, mode in modes.items()]
     for one in found:
         same_mode(*one)
 

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from autograder.judge.renaming import Names
 from autograder.judge.values import Handle, Recipe, Unfit, plain_tensor, walk
 from autograder.judge.watch import CallsWatch, MetaDevice, operators_watched, threads_watched
 
@@ -51,12 +52,18 @@ class Agent:
     ):
         self._objects: dict[int, Any] = {0: root}
         self._loaded: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._names: dict[int, Names] = {}  # by handle
         self._ruled_out = frozenset(ruled_out)
         self._device = torch.device(device)
         self._watch_threads = watch_threads  # in a process that has one agent at a time
 
     def perform(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Do what `request["do"]` names; the reply has a `value` or an `error`, and `printed`."""
+        """Do what `request["do"]` names; the reply has a `value` or an `error`, and `printed`.
+
+        With `request["afresh"]`, forget first what earlier requests left.
+        """
+        if request.get("afresh"):
+            self._reset()
         actions: dict[str, Callable[..., dict[str, Any]]] = {
             "assign": self._assign,
             "call": self._call,
@@ -67,10 +74,11 @@ class Agent:
             "mode": self._mode,
             "move": self._move,
             "read": self._read,
+            "rename": self._rename,
             "reset": self._reset,
         }
         action = actions[request["do"]]
-        arguments = {key: value for key, value in request.items() if key not in ("do", "target")}
+        arguments = {key: request[key] for key in request if key not in ("do", "afresh")}
         output = BoundedText(PRINT_LIMIT)
         found: dict[str, int | None] = {}
         reply: dict[str, Any] = {"value": None, "error": None}
@@ -82,7 +90,7 @@ class Agent:
                         if self._watch_threads:
                             stack.enter_context(threads_watched(self._ruled_out, found))
                         stack.enter_context(CallsWatch(self._ruled_out, found))
-                    reply.update(action(self._objects[request["target"]], **arguments))
+                    reply.update(action(**arguments))
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
@@ -93,7 +101,7 @@ class Agent:
 
     def _call(
         self,
-        target: Any,
+        target: int,
         args: Any = (),
         kwargs: Any = None,
         method: str | None = None,
@@ -102,6 +110,7 @@ class Agent:
         meta: bool = False,
         grad: bool = True,
         after: bool = False,
+        **prepared: Any,
     ) -> dict[str, Any]:
         """Call `target`, or its `method`; with `backward`, also run that gradient back through it.
 
@@ -109,10 +118,11 @@ class Agent:
         tuple that comes back (None passes an item over), or a dict of them for attributes of what
         comes back. `gradients` in the reply has the arguments' gradients in the arguments' places,
         `parameters` those of a module. With `after`, `arguments` has the arguments as they are
-        after the call.
+        after the call. A module that comes back is `prepared` as in `_prepare`.
         """
+        called = self._objects[target]
         args, kwargs = walk((args, kwargs or {}), lambda leaf: self._admit(leaf, backward, meta))
-        function = target if method is None else getattr(target, method)
+        function = called if method is None else getattr(called, method)
         with contextlib.ExitStack() as stack:
             if seed is not None:
                 stack.enter_context(torch.random.fork_rng(devices=self._cuda_devices()))
@@ -133,14 +143,35 @@ class Agent:
         reply: dict[str, Any] = {}
         if backward is not None:
             reply = self._run_back(target, value, backward, (args, kwargs))
-        reply["value"] = self._export(value)
+        reply["value"] = self._prepare(self._export(value), **prepared)
         if after:
             reply["arguments"] = walk((args, kwargs), self._afterwards)
         return reply
 
-    def _run_back(self, target: Any, value: Any, backward: Any, inputs: Any) -> dict[str, Any]:
+    def _prepare(
+        self,
+        made: Any,
+        rename: Sequence[str] = (),
+        load: dict[str, torch.Tensor] | None = None,
+        train: bool | None = None,
+    ) -> Any:
+        """Have parts of a module that was `made` renamed, values loaded into it, and set its mode.
+
+        So a check has a module as it needs it for one question instead of four.
+        """
+        if isinstance(made, Handle) and isinstance(self._objects[made.number], nn.Module):
+            if rename:
+                self._rename(made.number, rename)
+            if load is not None:
+                self._load(made.number, load)
+            if train is not None:
+                self._mode(made.number, {"": train})
+        return made
+
+    def _run_back(self, target: int, value: Any, backward: Any, inputs: Any) -> dict[str, Any]:
         ends = _ends(value, backward)
-        module = target if isinstance(target, nn.Module) else nn.Module()
+        called, names = self._objects[target], self._names.get(target, Names())
+        module = called if isinstance(called, nn.Module) else nn.Module()
         parameters = dict(module.named_parameters(remove_duplicate=False))
         for parameter in parameters.values():
             parameter.grad = None
@@ -151,56 +182,54 @@ class Agent:
         }
         for parameter in parameters.values():
             parameter.grad = None
-        return {"gradients": walk(inputs, _gradient), "parameters": found}
+        return {"gradients": walk(inputs, _gradient), "parameters": names.of_ours(found)}
 
-    def _describe(self, target: Any, values: bool = True) -> dict[str, Any]:
+    def _describe(self, target: int, values: bool = True) -> dict[str, Any]:
         """Names, shapes, dtypes, devices, sharing, `values` of parameters, buffers; submodules."""
-        if not isinstance(target, nn.Module):
-            kind = "class" if inspect.isclass(target) else "value"
-            if callable(target) and kind != "class":
+        module, names = self._objects[target], self._names.get(target, Names())
+        bases = [base.__name__ for base in type(module).__mro__]
+        if not isinstance(module, nn.Module):
+            kind = "class" if inspect.isclass(module) else "value"
+            if callable(module) and kind != "class":
                 kind = "function"
-            bases = [base.__name__ for base in type(target).__mro__]
             return {"value": {"module": False, "kind": kind, "bases": bases}}
         storages: dict[int, int] = {}
-
-        def tensors(named: Any) -> list[list[Any]]:
-            return [
-                [
-                    str(name),
-                    list(one.shape),
-                    str(one.dtype).removeprefix("torch."),
-                    one.device.type,
-                    one.requires_grad,
-                    storages.setdefault(one.untyped_storage()._cdata, len(storages))
-                    if one.device.type == "meta"
-                    else storages.setdefault(one.untyped_storage().data_ptr(), len(storages)),
-                ]
-                for name, one in named
-            ]
-
+        parameters = _rows(module.named_parameters(remove_duplicate=False), storages)
+        # Of a parameter that has one name of ours for two of its own, one row.
+        named = names.of_ours({row[0]: row[1:] for row in parameters})
+        state = {
+            name: plain_tensor(one)
+            for name, one in [*module.named_parameters(), *module.named_buffers()]
+            if values and one.device.type != "meta"
+        }
         return {
             "value": {
                 "module": True,
                 "kind": "module",
-                "bases": [base.__name__ for base in type(target).__mro__],
-                "parameters": tensors(target.named_parameters(remove_duplicate=False)),
-                "buffers": tensors(target.named_buffers(remove_duplicate=False)),
+                "bases": bases,
+                "parameters": [[name, *row] for name, row in named.items()],
+                "buffers": _rows(module.named_buffers(remove_duplicate=False), storages),
                 "modules": [
-                    [name, type(one).__name__, one.training] for name, one in target.named_modules()
+                    [name, type(one).__name__, one.training] for name, one in module.named_modules()
                 ],
-                "state": {
-                    name: plain_tensor(one)
-                    for name, one in [*target.named_parameters(), *target.named_buffers()]
-                    if values and one.device.type != "meta"
-                },
+                "state": names.of_ours(state),
             }
         }
 
-    def _load(self, target: Any, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
+    def _rename(self, target: int, parts: Sequence[str]) -> dict[str, Any]:
+        """Call the parameters inside each of `parts` by shape from now on, of this object alone."""
+        module = self._objects[target]
+        if isinstance(module, nn.Module):
+            rows = _rows(module.named_parameters(remove_duplicate=False), {})
+            self._names[target] = Names.inside(parts, rows)
+        return {}
+
+    def _load(self, target: int, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
         """Copy `tensors` into the parameters and buffers of these names; one may have several."""
-        named = dict(target.named_parameters(remove_duplicate=False))
-        named |= dict(target.named_buffers(remove_duplicate=False))
-        for name, tensor in tensors.items():
+        module = self._objects[target]
+        named = dict(module.named_parameters(remove_duplicate=False))
+        named |= dict(module.named_buffers(remove_duplicate=False))
+        for name, tensor in self._names.get(target, Names()).of_its_own(tensors).items():
             if name not in named:
                 has = ", ".join(named) or "none"
                 raise LookupError(f"there is no parameter or buffer `{name}`; there are: {has}")
@@ -213,49 +242,60 @@ class Agent:
                 named[name].copy_(tensor)
         return {}
 
-    def _reset(self, target: Any) -> dict[str, Any]:
+    def _reset(self, target: int = 0) -> dict[str, Any]:
         """Forget every object but the root, and undo what was loaded: modules may share it."""
         with torch.no_grad():
             for tensor, before in reversed(self._loaded):
                 tensor.copy_(before)
         self._loaded.clear()
+        self._names.clear()
         self._objects = {0: self._objects[0]}
         return {}
 
-    def _mode(self, target: Any, train: bool) -> dict[str, Any]:
-        target.train(train)
+    def _mode(self, target: int, modes: dict[str, bool]) -> dict[str, Any]:
+        """Put submodules, "" for the whole, into train mode (True) or eval mode, in this order."""
+        for name, train in modes.items():
+            module = self._objects[target]
+            (module.get_submodule(name) if name else module).train(train)
         return {}
 
     def _move(
-        self, target: Any, dtype: torch.dtype | None = None, device: str | None = None
+        self, target: int, dtype: torch.dtype | None = None, device: str | None = None
     ) -> dict[str, Any]:
         # A copy is moved: what modules share by mistake, or the notebook still has, stays put.
-        number = next(key for key, one in self._objects.items() if one is target)
+        module = self._objects[target]
         with contextlib.suppress(Exception):
-            target = copy.deepcopy(target)
-        self._objects[number] = target.to(device=device, dtype=dtype)
+            module = copy.deepcopy(module)
+        self._objects[target] = module.to(device=device, dtype=dtype)
         return {}
 
-    def _read(self, target: Any, path: Sequence[Sequence[Any]]) -> dict[str, Any]:
-        """The value at `path`, steps like ["item", 3] and ["attribute", "length"]."""
-        for kind, key in path:
-            target = target[key] if kind == "item" else getattr(target, key)
-        return {"value": self._export(target)}
+    def _read(self, target: int, paths: Sequence[Sequence[Sequence[Any]]]) -> dict[str, Any]:
+        """The values at the ends of `paths`, of steps like ["item", 3], ["attribute", "length"]."""
+        found = []
+        for path in paths:
+            one = self._objects[target]
+            for kind, key in path:
+                one = one[key] if kind == "item" else getattr(one, key)
+            found.append(self._export(one))
+        return {"value": found}
 
-    def _find(self, target: Any, name: str) -> dict[str, Any]:
+    def _find(self, target: int, name: str) -> dict[str, Any]:
         """What can be imported as `name`: "torch.optim.SGD", "builtins.iter"."""
         module, _, last = name.rpartition(".")
         return {"value": self._export(getattr(importlib.import_module(module), last))}
 
-    def _make(self, target: Any, recipe: Recipe) -> dict[str, Any]:
-        """A module made from `recipe`, to be prepared before an answer is given it."""
-        return {"value": self._export(self._admit(recipe, None, False))}
+    def _make(self, target: int, recipe: Recipe, **prepared: Any) -> dict[str, Any]:
+        """A module made from `recipe`, to be `prepared` before an answer is given it."""
+        made = self._export(self._admit(recipe, None, False))
+        return {"value": self._prepare(made, **prepared)}
 
-    def _assign(self, target: Any, path: Sequence[str], value: Any) -> dict[str, Any]:
-        """Set the attribute at the end of `path`: a number, a tensor, a module from a recipe."""
-        for name in path[:-1]:
-            target = getattr(target, name)
-        setattr(target, path[-1], self._admit(value, None, False))
+    def _assign(self, target: int, values: dict[str, Any]) -> dict[str, Any]:
+        """Set attributes by dotted names: to a number, a tensor, a module from a recipe."""
+        for path, value in values.items():
+            owner, names = self._objects[target], path.split(".")
+            for name in names[:-1]:
+                owner = getattr(owner, name)
+            setattr(owner, names[-1], self._admit(value, None, False))
         return {}
 
     def _admit(self, leaf: Any, backward: Any, meta: bool) -> Any:
@@ -325,6 +365,26 @@ def _ends(value: Any, backward: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
         if not isinstance(one, torch.Tensor):
             raise TypeError(f"a tensor is asked for, and a {type(one).__name__} came back")
     return [(one, gradient.to(one.device, one.dtype)) for one, gradient in pairs]
+
+
+def _rows(named: Iterable[tuple[str, torch.Tensor]], storages: dict[int, int]) -> list[list[Any]]:
+    """What a description says of tensors; those in one storage have its number in `storages`."""
+    return [
+        [
+            str(name),
+            list(one.shape),
+            str(one.dtype).removeprefix("torch."),
+            one.device.type,
+            one.requires_grad,
+            storages.setdefault(
+                one.untyped_storage()._cdata
+                if one.device.type == "meta"
+                else one.untyped_storage().data_ptr(),
+                len(storages),
+            ),
+        ]
+        for name, one in named
+    ]
 
 
 def _gradient(leaf: Any) -> Any:

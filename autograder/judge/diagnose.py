@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,7 +14,6 @@ from autograder.judge.agent import Agent
 from autograder.judge.compare import alike, was_changed
 from autograder.judge.draw import Draw
 from autograder.judge.exercise import Check, Exercise, Mistake
-from autograder.judge.renaming import Renaming
 from autograder.judge.subject import (
     Failure,
     LinkLost,
@@ -40,11 +38,12 @@ def run_check(
     """Run one check over `link`: what it says against the answer (None: passed), and the replies.
 
     The draws depend on the seed, the exercise and the check alone, so every answer meets the same.
-    `follow` hears of each reply.
+    `follow` hears of each reply. What the check leaves with the answer is undone by the next one,
+    or by RESET.
     """
-    recorder = Recorder(Renaming(link), follow)
+    recorder = Recorder(link, follow)
     answer = Subject(recorder, exercise.name, ruled_out=exercise.ruled_out)
-    own = Renaming(LocalLink(Agent(exercise.reference, (), device)))
+    own = LocalLink(Agent(exercise.reference, (), device))
     reference = Subject(own, "the reference")
     try:
         check.run(answer, reference, Draw(seed, exercise.name, check.name, device=device))
@@ -55,9 +54,6 @@ def run_check(
     except Exception as error:
         # A value that no check foresaw: it loses this check alone.
         return f"This can't be checked: {type(error).__name__}: {error}", recorder.replies
-    finally:
-        if recorder.left_traces and not isinstance(sys.exception(), LinkLost):
-            link.perform({"do": "reset", "target": 0})
     return None, recorder.replies
 
 
@@ -119,6 +115,7 @@ def diagnose(
     return {name: exercise.mistakes[place] for name, place in places.items()}
 
 
+RESET = {"do": "reset", "target": 0}
 OUTLINES, WHOLLY = 1, 2  # how much two answers are alike
 
 
@@ -184,7 +181,9 @@ class _Tried:
             )
             self._whole = True
         except _Differs:
-            agent.perform({"do": "reset", "target": 0})
+            pass
+        finally:
+            agent.perform(RESET)
         self._behaviour = found
 
 

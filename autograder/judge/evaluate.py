@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import Any
 
 from autograder import course
 from autograder.devices import device as course_device
-from autograder.judge.diagnose import agent_for, diagnose, run_check
+from autograder.judge.diagnose import RESET, agent_for, diagnose, run_check
 from autograder.judge.exercise import Exercise
 from autograder.judge.report import CheckResult, Report
-from autograder.judge.subject import Link, LocalLink, Subject
+from autograder.judge.subject import Link, LinkLost, LocalLink, Subject
 
 PRINT_LIMIT = 1_000
 
@@ -69,6 +70,8 @@ def judge(exercise: Exercise, link: Link, seed: int, device: str = "cpu") -> Rep
         if message is not None:
             failed[check.name] = replies
         printed = printed or "".join(reply["printed"] for reply in replies)[:PRINT_LIMIT]
+    with contextlib.suppress(LinkLost):  # the verdicts are made
+        link.perform(RESET)
     passed = messages.keys() - failed.keys()
     found = {} if interrupted else diagnose(exercise, failed, passed, seed, device)
     return Report(

@@ -13,7 +13,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -106,13 +106,13 @@ class Recorder:
     """A link that keeps every reply, so that two answers can be compared by all that they did.
 
     Each call without a seed gets one of its own: an answer that draws numbers draws the same ones
-    in every run of a check, and others at its next call. `follow` hears of each reply.
+    in every run of a check, and others at its next call. The first request undoes what was left by
+    another recorder's. `follow` hears of each reply.
     """
 
     def __init__(self, link: Link, follow: Callable[[dict[str, Any]], None] | None = None):
         self._link, self._follow = link, follow
         self.replies: list[dict[str, Any]] = []
-        self.left_traces = False  # objects made, values loaded: something to reset
         self.keeps = True
         self.trait: Callable[[Any], Any] | None = None
         self._requests = itertools.count()  # those aside too, or two of them would draw the same
@@ -121,11 +121,12 @@ class Recorder:
         place = next(self._requests)
         if request["do"] == "call" and request.get("seed") is None:
             request = {**request, "seed": place}
+        if place == 0:
+            request = {**request, "afresh": True}
         reply = self._link.perform(request)
         if request["do"] == "call":  # what replies are compared by besides
             given = (request["args"], request["kwargs"])
             reply = {**reply, "given": given, "meta": request.get("meta", False)}
-        self.left_traces |= request["do"] == "load" or isinstance(reply["value"], Handle)
         self.keep({**reply, "value": self.trait(reply["value"])} if self.trait else reply)
         return reply
 
@@ -210,7 +211,10 @@ class Subject:
     def call(
         self, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, **options: Any
     ) -> Outcome:
-        """A call with the options of the agent: method, seed, backward, meta, grad, after."""
+        """A call with the options of the agent: method, seed, backward, meta, grad, after.
+
+        And those that get a module ready which comes back: rename, load, train (Agent._prepare).
+        """
         outcome = self.attempt(args, kwargs, **options)
         if outcome.error:
             raise Failure(explain(outcome.error, self._name))
@@ -300,7 +304,11 @@ class Subject:
         return self._act(do="load", tensors=named)
 
     def train(self, train: bool = True) -> Subject:
-        return self._act(do="mode", train=train)
+        return self.modes({"": train})
+
+    def modes(self, modes: dict[str, bool]) -> Subject:
+        """Put submodules, "" for the whole, into train mode (True) or eval mode, in this order."""
+        return self._act(do="mode", modes=modes)
 
     def eval(self) -> Subject:
         return self.train(False)
@@ -351,26 +359,36 @@ class Subject:
     def beside(self, name: str) -> Subject | None:
         """What the module or notebook of this function calls `name`: an earlier answer, or None."""
         path = [["attribute", "__globals__"], ["item", name]]
-        reply = self._perform(do="read", path=path)
-        found = None if reply["error"] else walk(reply["value"], self._take_over)
-        return found if isinstance(found, Subject) else None
+        reply = self._perform(do="read", paths=[path])
+        found = [] if reply["error"] else walk(reply["value"], self._take_over)
+        return next((one for one in found if isinstance(one, Subject)), None)
 
     def item(self, key: Any) -> Any:
         """`answer[key]`."""
-        return self._read([["item", key]], f"item {key!r}")
+        return self._read([[["item", key]]], f"item {key!r}")[0]
 
     def attribute(self, name: str) -> Any:
         """`answer.name`; the name may have dots, as in "norm.weight.grad"."""
-        return self._read([["attribute", one] for one in name.split(".")], f"attribute {name!r}")
+        return self.attributes([name])[0]
+
+    def attributes(self, names: Sequence[str]) -> list[Any]:
+        """Several of them, of this moment."""
+        paths = [[["attribute", one] for one in name.split(".")] for name in names]
+        return self._read(paths, f"attribute {' or '.join(map(repr, names))}")
 
     def at(self, *steps: int | str) -> Any:
         """`answer.calls[0].name` for the steps "calls", 0, "name"."""
         path = [["attribute" if isinstance(one, str) else "item", one] for one in steps]
-        return self._read(path, f"part {steps!r}")
+        return self._read([path], f"part {steps!r}")[0]
 
-    def make(self, recipe: Recipe) -> Subject:
-        """A module made where the answer runs, to be prepared before the answer is given it."""
-        reply = self._perform(do="make", recipe=recipe)
+    def make(self, recipe: Recipe, **prepared: Any) -> Subject:
+        """A module made where the answer runs, to be prepared before the answer is given it.
+
+        The options rename, load, train are those of `call`.
+        """
+        reply = self._perform(do="make", recipe=recipe, **prepared)
+        if reply["error"]:
+            raise Failure(explain(reply["error"], self._name))
         made: Subject = walk(reply["value"], self._take_over)
         return made
 
@@ -385,17 +403,20 @@ class Subject:
         found: Subject = walk(reply["value"], self._take_over)
         return found
 
-    def assign(self, name: str, value: Any) -> Subject:
-        """`made.name = value`, with dots in the name and a recipe for a module; never undone."""
-        return self._act(do="assign", path=name.split("."), value=value)
+    def assign(self, values: dict[str, Any]) -> Subject:
+        """Set attributes by dotted names, to plain data or a recipe's module; never undone."""
+        return self._act(do="assign", values=values)
 
-    def _read(self, path: list[list[Any]], said: str) -> Any:
-        reply = self._perform(do="read", path=path)
+    def _read(self, paths: list[list[list[Any]]], said: str) -> list[Any]:
+        reply = self._perform(do="read", paths=paths)
         if reply["error"]:
             if {"LookupError", "AttributeError", "TypeError"} & set(reply["error"]["bases"]):
                 raise Failure(f"{self._name} has no {said}.")
             raise Failure(explain(reply["error"], self._name))
-        return walk(reply["value"], self._take_over)
+        found = walk(reply["value"], self._take_over)
+        if not (isinstance(found, list) and len(found) == len(paths)):
+            raise Failure(f"{self._name} gave a reply that makes no sense.")
+        return found
 
     def _act(self, **request: Any) -> Subject:
         reply = self._perform(**request)

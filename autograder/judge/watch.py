@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 from torch.autograd.profiler import ProfilerConfig, ProfilerState
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 
 _TORCH = os.path.dirname(torch.__file__)
 _JUDGE = os.path.dirname(os.path.abspath(__file__))
@@ -102,26 +102,23 @@ class MetaDevice(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        name = func._schema.name.removeprefix("aten::")
+        name, makes_new_values = _known(func)
         if name == "copy_":
             return self._copy(func, args, kwargs)
-        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-        on_meta = any(tensor.device.type == "meta" for tensor in tensors)
-        if not on_meta:
+        tensors = _tensors((*args, *kwargs.values()))
+        if not any(tensor.is_meta for tensor in tensors):
             return self._make(func, args, kwargs)
         self._refuse_mixture(name, args, tensors)
         device = kwargs.get("device")
         if name == "_to_copy" and device is not None and torch.device(device).type != "meta":
             return func(_stand_in(args[0]), **kwargs)
-        makes_new_values = not func._schema.is_mutable and not any(
-            result.alias_info for result in func._schema.returns
-        )
         if not makes_new_values or device is not None:
             return func(*args, **kwargs)
         # On stand-ins the CPU kernels run: several meta kernels first import torch._dynamo, which
         # takes a second.
-        result = func(*tree_map(_stand_in, args), **tree_map(_stand_in, kwargs))
-        return result if name == "_local_scalar_dense" else tree_map(_as_meta, result)
+        named = {key: _each(_stand_in, one) for key, one in kwargs.items()}
+        result = func(*_each(_stand_in, args), **named)
+        return result if name == "_local_scalar_dense" else _each(_as_meta, result)
 
     @staticmethod
     def _make(func: Any, args: Any, kwargs: Any) -> Any:
@@ -129,7 +126,7 @@ class MetaDevice(TorchDispatchMode):
         device = kwargs.get("device")
         if device is None or torch.device(device).type != "meta":
             return func(*args, **kwargs)
-        return tree_map(_as_meta, func(*args, **{**kwargs, "device": torch.device("cpu")}))
+        return _each(_as_meta, func(*args, **{**kwargs, "device": torch.device("cpu")}))
 
     @staticmethod
     def _copy(func: Any, args: Any, kwargs: Any) -> Any:
@@ -141,7 +138,7 @@ class MetaDevice(TorchDispatchMode):
     @staticmethod
     def _refuse_mixture(name: str, args: Any, tensors: list[torch.Tensor]) -> None:
         if name.startswith(("index", "_index", "_unsafe_index")) and args[0].device.type == "meta":
-            indices = {id(leaf) for leaf in tree_leaves(args[1])}
+            indices = {id(leaf) for leaf in _tensors(args[1:2])}
             tensors = [tensor for tensor in tensors if id(tensor) not in indices]
         strict = args[1:2] if name.startswith("masked_fill") else ()
         for tensor in tensors:
@@ -153,13 +150,44 @@ class MetaDevice(TorchDispatchMode):
                 )
 
 
-def _stand_in(leaf: Any) -> Any:
-    """A CPU tensor in the place of a meta one; anything else as it is."""
-    if not isinstance(leaf, torch.Tensor) or leaf.device.type != "meta":
+@functools.cache
+def _known(operator: Any) -> tuple[str, bool]:
+    """An operator's name, and whether all it returns is new: no argument, nor a view of one."""
+    schema = operator._schema
+    aliases = schema.is_mutable or any(result.alias_info for result in schema.returns)
+    return schema.name.removeprefix("aten::"), not aliases
+
+
+# An operator's arguments are tensors, lists of them and what is no tensor, so these are enough;
+# torch.utils._pytree, which walks through anything, takes longer than most operators.
+
+
+def _tensors(values: Iterable[Any]) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+    for one in values:
+        if isinstance(one, torch.Tensor):
+            found.append(one)
+        elif isinstance(one, list | tuple):
+            found += _tensors(one)
+    return found
+
+
+def _each(change: Callable[[torch.Tensor], Any], value: Any) -> Any:
+    """`value` with `change` applied to its tensors."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, list | tuple):
+        return type(value)([_each(change, one) for one in value])
+    return value
+
+
+def _stand_in(leaf: torch.Tensor) -> torch.Tensor:
+    """A CPU tensor in the place of a meta one; another as it is."""
+    if not leaf.is_meta:
         return leaf
     value = 1 if leaf.is_floating_point() or leaf.is_complex() or leaf.dtype == torch.bool else 0
     return torch.full(leaf.shape, value, dtype=leaf.dtype, device="cpu")
 
 
-def _as_meta(leaf: Any) -> Any:
-    return leaf.to("meta") if isinstance(leaf, torch.Tensor) else leaf
+def _as_meta(leaf: torch.Tensor) -> torch.Tensor:
+    return leaf.to("meta")

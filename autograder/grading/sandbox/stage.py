@@ -6,7 +6,7 @@ from pathlib import Path
 from autograder.course import ROOT, Lesson, lessons
 
 HERE = Path(__file__).resolve().parent
-JUDGE = ("agent", "messages", "subject", "values", "watch")
+JUDGE = ("agent", "messages", "renaming", "subject", "values", "watch")
 
 
 def stage(folder: Path, lesson: Lesson) -> None:
