@@ -16,6 +16,7 @@ from autograder.judge.properties import (
     in_dtype,
     keeps_dtypes,
     leaves_untouched,
+    on_the_cpu,
     owns_its_parameters,
     refuses,
     same_at_every_call,
@@ -256,8 +257,7 @@ def add_module_checks(exercise, rows_of, tables):
 
     def refuses_what_is_too_long(answer, reference, draw):
         for width, most, length in ((2, 5, 20), (4, 6, 7), (6, 1, 4)):
-            # On the CPU: on a GPU a look-up past the last row stops all that follows in the kernel.
-            module = answer(width, max_len=most).to(device="cpu")
+            module = on_the_cpu(answer(width, max_len=most), draw)
             rows = rows_of(module, draw, most, most, width).cpu()
             x, all_of_it = draw.normal(2, length, width).cpu(), draw.normal(2, most, width).cpu()
             refused_in_both_modes(module, x, f"x has {length} tokens and `max_len` is {most}")

@@ -42,6 +42,7 @@ from autograder.judge.properties import (
     agrees_in_gradients,
     chunk_by_chunk,
     is_count,
+    on_the_cpu,
     owns_its_parameters,
     pair,
     refuses,
@@ -539,7 +540,7 @@ def refuses_what_is_too_long(answer, reference, draw):
     """Past `max_len` tokens there is a ValueError; `max_len` of them are read. It is 256 if not
     given."""
     for given, most in (({"max_len": 5}, 5), ({}, 256)):
-        module = a_module(answer, (7, 4, 1, 1, 3), given).to(device="cpu")
+        module = on_the_cpu(a_module(answer, (7, 4, 1, 1, 3), given), draw)
         ids = draw.integers(0, 7, 1, most + 1).cpu()
         with module.known_by(shapes_in):
             refuses(module.attempt((ids,)), f"{most + 1} tokens with `max_len` of {most}")
@@ -972,7 +973,7 @@ def gives_logits(answer, reference, draw):
         (SEQ2SEQ.sizes, {}, SOURCE, TARGET),
         ((), turned, TARGET, SOURCE),
     ):
-        module = a_module(answer, args, kwargs).to(device="cpu")
+        module = on_the_cpu(a_module(answer, args, kwargs), draw)
         source, target = (torch.arange(count).repeat(2, 1) for count in (words, more))
         named = {"source_ids": source, "target_ids": target}
         named |= {"source_valid": all_valid(source), "target_valid": all_valid(target)}
@@ -1158,7 +1159,7 @@ def scores_every_lesson(answer, reference, draw):
         ((), RECOMMENDER.all_sizes() | {"max_len": LESSONS}, everything),
         ((*RECOMMENDER.sizes, LESSONS), {}, everything[:1, -1:]),
     ):
-        module = a_module(answer, args, kwargs).to(device="cpu")
+        module = on_the_cpu(a_module(answer, args, kwargs), draw)
         with module.known_by(shapes_in):
             got = module(history)
         shape_of(got, (len(history), LESSONS), f"Of histories {tuple(history.shape)} the result")
@@ -1298,7 +1299,7 @@ def survives_an_empty_history(answer, reference, draw):
 def refuses_longer_histories(answer, reference, draw):
     """Past `max_len` there is a ValueError; `max_len` lessons are read. It is 64 if not given."""
     for given, most in (({"max_len": 5}, 5), ({}, 64)):
-        module = a_module(answer, (4, 4, 1, 1, 3), given).to(device="cpu")
+        module = on_the_cpu(a_module(answer, (4, 4, 1, 1, 3), given), draw)
         history = draw.integers(1, 5, 1, most + 1).cpu()
         with module.known_by(shapes_in):
             refuses(module.attempt((history,)), f"{most + 1} lessons with `max_len` of {most}")

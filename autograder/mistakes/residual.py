@@ -654,6 +654,7 @@ dropping(
     "You drop whole tokens, or the whole branch at once. `nn.Dropout` drops each feature on its "
     "own.",
     lambda m, update: update * m.dropout(torch.ones_like(update[..., :1])),
+    lambda m, update: update * m.dropout(torch.ones_like(update[(0,) * update.dim()])),
 )
 dropping(
     "one_mask_for_all_tokens",
