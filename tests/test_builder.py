@@ -184,6 +184,33 @@ def test_two_builds_are_byte_identical_and_the_solved_one_is_executed(small):
     ]
 
 
+def another(small, name, text=LESSON):
+    """A second lesson of the small course, with the first one's answers."""
+    lesson = replace(small, number=2, name=name, source=small.root / f"lessons/02_{name}.md")
+    lesson.source.write_text(text)
+    (small.root / f"solutions/{name}.py").write_text(SOLUTIONS)
+    return lesson
+
+
+def test_several_lessons_are_built_at_a_time_and_named_in_their_order(small):
+    second = another(small, "again")
+    assert [sentence.partition(":")[0] for sentence in builder.build([small, second])] == [
+        "notebooks/01_doubling.ipynb",
+        "solutions/01_doubling.ipynb",
+        "notebooks/02_again.ipynb",
+        "solutions/02_again.ipynb",
+    ]
+    assert builder.build([small, second], check=True) == []
+
+
+def test_one_that_fails_ends_the_others(small):
+    slow = another(small, "slow", LESSON.replace('print("out")', "import time; time.sleep(100)"))
+    edit(small.source, "1 / 0", "1 / 1")
+    with pytest.raises(CourseError, match=r"lessons/01_doubling\.md:22: .* did not raise"):
+        builder.build([small, slow])
+    assert not slow.solved.exists()
+
+
 def test_check_writes_nothing_and_names_what_is_not_fresh(small):
     missing = builder.build([small], check=True)
     assert [sentence.partition(":")[0] for sentence in missing] == [

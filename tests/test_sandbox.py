@@ -453,7 +453,7 @@ def test_the_judge_can_ask(kernel: Kernel) -> None:
     assert scale["value"].type == "Scale"
     assert description["value"]["parameters"][0][:2] == ["scale", [3]]
     assert torch.equal(backward["parameters"]["scale"], torch.full((3,), 2.0))
-    assert quiz["value"] == "b"
+    assert quiz["value"] == ["b"]
     assert failed["error"]["type"] == "TypeError"
 
 

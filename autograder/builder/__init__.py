@@ -12,9 +12,11 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nbformat
+import psutil
 from nbformat import NotebookNode
 from rich.console import Console
 from rich.markup import escape
@@ -39,37 +41,60 @@ def build(
 
     What was not fresh is written, or with `check` left as it is. A file that differs only by
     rounding in its pictures stays as it is. With `reuse`, outputs are taken from the solved
-    notebook where its code is unchanged (see `watch`).
+    notebook where its code is unchanged (see `watch`). Several lessons are built at a time.
     """
-    stale = []
     console = console or Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        for lesson in lessons:
-            task = progress.add_task(lesson.stem, total=None)
 
-            def started(cells: int, task=task) -> Callable[[], None]:
-                progress.update(task, total=cells)
-                return lambda: progress.advance(task)
+        def one(lesson: Lesson) -> list[str]:
+            return list(_build_one(lesson, check, reuse, progress))
 
-            for path, notebook in _made(lesson, reuse, started):
-                text = nbformat.writes(notebook) + "\n"
-                committed = path.read_text("utf-8", "replace") if path.exists() else None
-                name = path.relative_to(lesson.root)
-                if committed is None:
-                    stale.append(f"{name}: the file is missing; `autograder build` writes it.")
-                elif where := difference(committed, text):
-                    stale.append(f"{name}:{where}.")
-                else:
-                    continue
-                if not check:
-                    _write(path, text)
-            progress.update(task, total=1, completed=1)
+        stale = _each(one, lessons)
     if check:
         roots = {lesson.root for lesson in lessons}
         for path in (path for root in roots for path in strays(root)):
             stale.append(f"{path}: no lesson builds this notebook; remove it.")
     return stale
+
+
+def _each(one: Callable[[Lesson], list[str]], lessons: Sequence[Lesson]) -> list[str]:
+    """What `one` says of all lessons, as many at a time as there are cores."""
+    if len(lessons) == 1:
+        return one(lessons[0])
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        # The last lessons take longest, so they begin first.
+        found = {lesson: pool.submit(one, lesson) for lesson in reversed(lessons)}
+        try:
+            return [sentence for lesson in lessons for sentence in found[lesson].result()]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for kernel in psutil.Process().children():
+                kernel.terminate()  # else what others run would have to end first
+            raise
+
+
+def _build_one(lesson: Lesson, check: bool, reuse: bool, progress: Progress) -> Iterator[str]:
+    """Build both notebooks of a lesson; a sentence for each that was not fresh."""
+    task = progress.add_task(lesson.stem, total=None)
+
+    def started(cells: int) -> Callable[[], None]:
+        progress.update(task, total=cells)
+        return lambda: progress.advance(task)
+
+    for path, notebook in _made(lesson, reuse, started):
+        text = nbformat.writes(notebook) + "\n"
+        committed = path.read_text("utf-8", "replace") if path.exists() else None
+        name = path.relative_to(lesson.root)
+        if committed is None:
+            yield f"{name}: the file is missing; `autograder build` writes it."
+        elif where := difference(committed, text):
+            yield f"{name}:{where}."
+        else:
+            continue
+        if not check:
+            _write(path, text)
+    progress.update(task, total=1, completed=1)
 
 
 def _made(

@@ -79,9 +79,11 @@ def solve(
         on_cell_execute=lambda cell, **_: running.append(cell),
         on_cell_executed=lambda **_: cell_done(),
     )
+    # One thread for each: several are built at a time.
+    env = {"OMP_NUM_THREADS": "1", **os.environ, "COURSE_STATIC": "1"}
     try:
         # Without encryption the kernel warns, on the author's terminal, that it has none.
-        client.execute(env={**os.environ, "COURSE_STATIC": "1"}, transport_encryption="auto")
+        client.execute(env=env, transport_encryption="auto")
     except NoSuchKernel:
         raise CourseError(
             f"The kernel {CPU} is not installed here; run `autograder kernels`."

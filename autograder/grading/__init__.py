@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from autograder.course import CourseError
-from autograder.grading.judging import sandbox_works
 from autograder.grading.outcomes import Outcome
+from autograder.grading.sources import sandbox_works
 from autograder.grading.submissions import find
 from autograder.grading.warm import Warm
 

@@ -29,14 +29,9 @@ import torch
 
 from autograder import course
 from autograder.course import CourseError
-from autograder.grading.judging import (
-    Judged,
-    judge_bytes,
-    kernel_source,
-    nothing,
-    remove_folders,
-)
+from autograder.grading.judging import Judged, judge_bytes, nothing
 from autograder.grading.sandbox import Gone, Limits, SharedKernels
+from autograder.grading.sources import kernel_source, remove_folders
 from autograder.grading.submissions import Unreadable
 from autograder.grading.warm import Warm
 from autograder.workers import context

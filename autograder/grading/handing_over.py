@@ -11,7 +11,8 @@ from traitlets import Integer, Unicode
 
 from autograder import course
 from autograder.grading.execute import execute
-from autograder.grading.judging import Judged, kernel_source
+from autograder.grading.judging import Judged
+from autograder.grading.sources import kernel_source
 
 # Submissions that were judged already, by (student, assignment) as nbgrader calls them.
 handed_over: dict[tuple[str, str], Judged] = {}

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import errno
-import shutil
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -15,7 +12,7 @@ from nbformat.v4 import new_markdown_cell, new_notebook
 from autograder.course import CourseError, Lesson
 from autograder.grading.execute import execute, no_points
 from autograder.grading.restore import release_cells, restore
-from autograder.grading.sandbox import KernelSource, Limits, SharedKernels, check_sandbox
+from autograder.grading.sandbox import KernelSource, SharedKernels
 from autograder.grading.submissions import Unreadable, load, read
 
 # What goes wrong with a disk: no fault of a submission.
@@ -81,37 +78,3 @@ def nothing(lesson: Lesson, sentence: str) -> Judged:
         if cell.metadata.get("nbgrader", {}).get("grade"):
             cell.outputs = [no_points(sentence)]
     return Judged(nbformat.writes(notebook), flags=[sentence])
-
-
-_folders: list[Path] = []
-
-
-def new_source(lesson: Lesson, sandbox: str) -> KernelSource:
-    """A source of kernels for a lesson; it is to be closed.
-
-    `sandbox` is "none", "bwrap" or "auto": both are bwrap, or a CourseError that says what to do.
-    """
-    return KernelSource(lesson, "none" if sandbox == "none" else "bwrap", Limits())
-
-
-@cache
-def kernel_source(lesson: Lesson, sandbox: str) -> KernelSource:
-    """This process's own source of kernels for a lesson; closed when the process ends."""
-    source = new_source(lesson, sandbox)
-    atexit.register(source.close)
-    _folders.append(source.folder)
-    return source
-
-
-def remove_folders() -> None:
-    """Remove what this process's kernel sources left on the disk, before it ends without them."""
-    for folder in _folders:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def sandbox_works(sandbox: str) -> None:
-    """CourseError where submissions can't run as asked."""
-    if sandbox not in ("auto", "bwrap", "none"):
-        raise CourseError(f"There is no sandbox {sandbox!r}; say auto, bwrap or none.")
-    if sandbox != "none":
-        check_sandbox()

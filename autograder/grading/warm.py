@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Container
 
 from autograder import course
-from autograder.grading.judging import new_source
 from autograder.grading.sandbox import KernelSource
+from autograder.grading.sources import new_source
 
 
 class Warm:

@@ -42,7 +42,8 @@ class Ended(Exception):
 def guard(link: socket.socket, limits: Limits, confined: bool, connection: Any) -> None:
     """Start a kernel and look after it until `link` closes; never returns.
 
-    With a `connection`, the kernel serves it for Jupyter; else requests come through `link`.
+    With a `connection`, the kernel serves it for Jupyter; else cells come through `link`. The other
+    end of `link` is given a line to the agent in the kernel.
     """
     relay_it = connection is None
     if relay_it:

@@ -34,14 +34,14 @@ class CourseKernel(IPythonKernel):
 
 
 class Line:
-    """Answers the guard between cells, in the thread that runs them."""
+    """Answers the process that grades between cells, in the thread that runs them."""
 
-    def __init__(self, guard: socket.socket, namespace: dict[str, Any]) -> None:
-        self._guard, self._answers = guard, Answers(namespace)
-        asyncio.get_event_loop().add_reader(guard, self._answer)
+    def __init__(self, link: socket.socket, namespace: dict[str, Any]) -> None:
+        self._link, self._answers = link, Answers(namespace)
+        asyncio.get_event_loop().add_reader(link, self._answer)
 
     def _answer(self) -> None:
-        _, message = receive(self._guard)
+        _, message = receive(self._link)
         try:
             # As for a cell: only meanwhile does an interrupt reach this thread.
             before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -51,11 +51,15 @@ class Line:
                 signal.signal(signal.SIGINT, before)
         except KeyboardInterrupt:
             reply = self._answers.too_long()
-        send(self._guard, b"A", reply)
+        send(self._link, b"A", reply)
 
 
-def serve(connection: dict[str, Any], limits: Limits, confined: bool, guard: socket.socket) -> None:
-    """Be a kernel on `connection` until it is shut down; the guard lets the first code in."""
+def serve(connection: dict[str, Any], limits: Limits, confined: bool, link: socket.socket) -> None:
+    """Be a kernel on `connection` until it is shut down, and answer questions that come by `link`.
+
+    The guard, which hands the other end of `link` to the process that grades, lets the first code
+    in.
+    """
     os.setsid()
     os.chdir("/tmp")
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -79,11 +83,11 @@ def serve(connection: dict[str, Any], limits: Limits, confined: bool, guard: soc
     )
     # Without a history file: it costs a thread and a database, and nobody will read it.
     app.initialize(["--HistoryManager.enabled=False"])
-    guard.sendall(b"r")
-    if guard.recv(1) != b"g":
+    link.sendall(b"r")
+    if link.recv(1) != b"g":
         os._exit(1)
     assert app.shell is not None
-    line = Line(guard, app.shell.user_ns)
+    line = Line(link, app.shell.user_ns)
     app.start()
     del line
 
