@@ -15,6 +15,7 @@ import linecache
 import os
 import sysconfig
 import traceback
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -52,7 +53,7 @@ class Agent:
     ):
         self._objects: dict[int, Any] = {0: root}
         self._loaded: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self._names: dict[int, Names] = {}  # by handle
+        self._names: defaultdict[int, Names] = defaultdict(Names)  # by handle
         self._ruled_out = frozenset(ruled_out)
         self._device = torch.device(device)
         self._watch_threads = watch_threads  # in a process that has one agent at a time
@@ -170,7 +171,7 @@ class Agent:
 
     def _run_back(self, target: int, value: Any, backward: Any, inputs: Any) -> dict[str, Any]:
         ends = _ends(value, backward)
-        called, names = self._objects[target], self._names.get(target, Names())
+        called, names = self._objects[target], self._names[target]
         module = called if isinstance(called, nn.Module) else nn.Module()
         parameters = dict(module.named_parameters(remove_duplicate=False))
         for parameter in parameters.values():
@@ -186,7 +187,7 @@ class Agent:
 
     def _describe(self, target: int, values: bool = True) -> dict[str, Any]:
         """Names, shapes, dtypes, devices, sharing, `values` of parameters, buffers; submodules."""
-        module, names = self._objects[target], self._names.get(target, Names())
+        module, names = self._objects[target], self._names[target]
         bases = [base.__name__ for base in type(module).__mro__]
         if not isinstance(module, nn.Module):
             kind = "class" if inspect.isclass(module) else "value"
@@ -229,7 +230,7 @@ class Agent:
         module = self._objects[target]
         named = dict(module.named_parameters(remove_duplicate=False))
         named |= dict(module.named_buffers(remove_duplicate=False))
-        for name, tensor in self._names.get(target, Names()).of_its_own(tensors).items():
+        for name, tensor in self._names[target].of_its_own(tensors).items():
             if name not in named:
                 has = ", ".join(named) or "none"
                 raise LookupError(f"there is no parameter or buffer `{name}`; there are: {has}")

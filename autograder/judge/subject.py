@@ -386,22 +386,14 @@ class Subject:
 
         The options rename, load, train are those of `call`.
         """
-        reply = self._perform(do="make", recipe=recipe, **prepared)
-        if reply["error"]:
-            raise Failure(explain(reply["error"], self._name))
-        made: Subject = walk(reply["value"], self._take_over)
-        return made
+        return self._new(do="make", recipe=recipe, **prepared)
 
     def find(self, name: str) -> Subject:
         """What is imported as `name` where the answer runs: an optimizer, a model of the course.
 
         For what an exercise is given and no recipe makes; called like any other subject.
         """
-        reply = self._perform(do="find", name=name)
-        if reply["error"]:
-            raise Failure(explain(reply["error"], self._name))
-        found: Subject = walk(reply["value"], self._take_over)
-        return found
+        return self._new(do="find", name=name)
 
     def assign(self, values: dict[str, Any]) -> Subject:
         """Set attributes by dotted names, to plain data or a recipe's module; never undone."""
@@ -417,6 +409,13 @@ class Subject:
         if not (isinstance(found, list) and len(found) == len(paths)):
             raise Failure(f"{self._name} gave a reply that makes no sense.")
         return found
+
+    def _new(self, **request: Any) -> Subject:
+        reply = self._perform(**request)
+        if reply["error"]:
+            raise Failure(explain(reply["error"], self._name))
+        made: Subject = walk(reply["value"], self._take_over)
+        return made
 
     def _act(self, **request: Any) -> Subject:
         reply = self._perform(**request)
