@@ -6,6 +6,7 @@ from functools import cache
 import pytest
 
 from autograder import course, evaluate
+from autograder.judge import diagnose
 from autograder.judge.catalogue import table
 from tests.slips import slipped
 
@@ -73,6 +74,18 @@ def test_every_check_is_failed_by_some_mistake(exercise):
 def test_answers_that_do_nothing_get_nothing_or_little(exercise):
     for nothing in (lambda *_, **__: None, None, 0, [], {}):
         assert evaluate(exercise.name, nothing).score == 0
+
+
+@pytest.mark.parametrize("name", [one.name for one in EXERCISES if one.kind != "value"])
+def test_for_what_is_not_answered_yet_no_mistake_is_tried(name, monkeypatch):
+    tried = []
+    monkeypatch.setattr(diagnose, "_try_mistake", lambda *mistake: tried.append(mistake))
+
+    def unanswered(*args, **kwargs):
+        raise NotImplementedError()
+
+    assert evaluate(name, unanswered).score == 0
+    assert not tried
 
 
 def test_every_mistake_has_a_sentence(exercise):

@@ -505,7 +505,7 @@ def parts_of(block, answer, args, kwargs, sizes):
         # Which name it knows, and how it says that it refuses a width, is its own affair.
         kind = made.error["type"]
         own = is_its_own(made.error) or (kwargs and kind == "TypeError")
-        answer.note([kind, "" if own else made.error["message"]])
+        answer.note([kind, "" if own else made.error["message"]], made.error)
         raise Failure(explain(made.error, block.exercise.name))
     parts_are(block, made.value, sizes)
     return made.value
@@ -624,7 +624,7 @@ def keeps_the_dtype(block, answer, draw):
         with answer.aside():
             outcome = module.to(dtype=dtype).attempt(given, kwargs)
         if outcome.error:
-            answer.note([outcome.error["type"], outcome.error["message"]])
+            answer.note([outcome.error["type"], outcome.error["message"]], outcome.error)
             raise Failure(explain(outcome.error, block.exercise.name))
         answer.note(getattr(outcome.value, "dtype", None))
         tried = f"For {short_name(dtype)} inputs", outcome.value, right.to(dtype)
@@ -859,7 +859,7 @@ def refuses_a_width_that_does_not_divide(answer, reference, draw):
     with answer.aside():
         tried = [(sizes, answer.attempt(sizes)) for sizes in ((10, 3), (4, 8), (12, 5))]
     for _, one in tried:
-        answer.note(one.error and [one.error["type"], is_its_own(one.error)])
+        answer.note(one.error and [one.error["type"], is_its_own(one.error)], one.error)
     for (width, heads), outcome in tried:
         refuses(outcome, f"d_model is {width} and num_heads {heads}")
 

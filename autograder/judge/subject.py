@@ -340,14 +340,15 @@ class Subject:
         finally:
             vars(self._link).update(before)
 
-    def note(self, found: Any) -> None:
+    def note(self, found: Any, error: dict[str, Any] | None = None) -> None:
         """Keep plain data that a check made of what it saw aside: two answers are told apart by it.
 
-        So a check leaves out what it does not look at: a free name, which number was drawn.
+        So a check leaves out what it does not look at: a free name, which number was drawn. Of the
+        `error` that it saw, only that the exercise is not answered yet is kept besides.
         """
         if isinstance(self._link, Recorder):
-            reply = {"value": found, "error": None, "printed": "", "ruled_out": []}
-            self._link.keep(reply)
+            left = error if error and is_unanswered(error) else None
+            self._link.keep({"value": found, "error": left, "printed": "", "ruled_out": []})
 
     def rename(self, *parts: str) -> Subject:
         """Call the parameters inside each of `parts` by shape: "ffn.0", "ffn.1", largest first.
