@@ -6,7 +6,7 @@ So `nbgrader autograde` in that folder and the formgrader's button grade as `aut
 from pathlib import Path
 
 from nbgrader.converters import Autograde, GenerateAssignment
-from nbgrader.preprocessors import Execute
+from nbgrader.preprocessors import CheckCellMetadata, Execute, OverwriteCells
 from traitlets.config import Config
 
 from autograder.builder.notebooks import ClearAnswers
@@ -20,6 +20,9 @@ from autograder.grading.config import configure
 
 configure(get_config(), __file__{more})  # noqa: F821 -- traitlets defines get_config here
 """
+
+# RestoreCells has put right what these would look for, and they take a quarter of nbgrader's time.
+NOTHING_TO_DO = (CheckCellMetadata, OverwriteCells)
 
 
 def configure(
@@ -47,6 +50,8 @@ def configure(
     c.Autograde.autograde_preprocessors = [
         JudgeCells if step is Execute else step for step in grading
     ]
+    for steps in (c.Autograde.sanitize_preprocessors, c.Autograde.autograde_preprocessors):
+        steps[:] = [step for step in steps if step not in NOTHING_TO_DO]
 
 
 def _steps(converter: type, trait: str, *ours: type) -> list[type]:

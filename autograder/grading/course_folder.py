@@ -36,10 +36,11 @@ from autograder.grading.outcomes import write_whole
 
 @cache
 def _engine(url: str, **options: Any) -> Engine:
-    """The one engine for a gradebook: nbgrader would make a new one, which compiles every query
-    anew, a dozen times for a submission. Closing it ends its connections; it can be used again.
+    """The one engine for a gradebook: nbgrader would make a new one, which connects and compiles
+    every query anew, a dozen times for a submission.
     """
-    engine = create_engine(url, **options)
+    # A server may end a connection that stays; the next one to use it has a new one.
+    engine = create_engine(url, pool_pre_ping=not url.startswith("sqlite"), **options)
     if engine.dialect.name == "sqlite":
 
         @event.listens_for(engine, "connect")
@@ -52,7 +53,13 @@ def _engine(url: str, **options: Any) -> Engine:
     return engine
 
 
+def _close(gradebook: Gradebook) -> None:
+    """Give the connection back to the engine, which the folder ends when it is left."""
+    gradebook.db.remove()
+
+
 nbgrader.api.create_engine = _engine
+Gradebook.close = _close
 # For a new gradebook it starts alembic as a command, which takes seconds and may not be on PATH.
 nbgrader.api.get_alembic_version = lambda: ScriptDirectory(ALEMBIC_DIR).get_current_head()
 
@@ -94,10 +101,12 @@ def _write_ahead(url: str) -> Iterator[None]:
     engine = _engine(url, echo=False, future=True)
     if engine.dialect.name != "sqlite":
         yield
+        engine.dispose()
         return
-    with engine.connect() as held:  # or closing the last connection would end it each time
-        held.exec_driver_sql("PRAGMA journal_mode=WAL")
-        yield
+    with engine.connect() as first:
+        first.exec_driver_sql("PRAGMA journal_mode=WAL")
+    yield
+    engine.dispose()
     with suppress(OperationalError), engine.connect() as last:  # who has it open may go on
         last.exec_driver_sql("PRAGMA busy_timeout=1000")
         last.exec_driver_sql("PRAGMA journal_mode=DELETE")
