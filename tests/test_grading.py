@@ -270,6 +270,15 @@ def test_grading_everything_again_goes_on_where_it_was_interrupted(tmp_path: Pat
     assert open_ledger().begin(None, regrade=True) != anew
 
 
+def test_a_gradebook_that_is_removed_is_not_remembered(tmp_path: Path) -> None:
+    file = tmp_path / "gradebook.db"
+    for student in ("ada", "bob"):
+        with Gradebook(f"sqlite:///{file}") as gradebook:
+            gradebook.add_student(student)
+            assert [one.id for one in gradebook.students] == [student]
+        file.unlink()
+
+
 def test_long_names_stay_apart(tmp_path: Path) -> None:
     names = ["[" * 250, "[" * 251, "张" * 80, "a" * 255]
     ids = [nbgrader_id(name) for name in names]

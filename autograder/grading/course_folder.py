@@ -53,9 +53,14 @@ def _engine(url: str, **options: Any) -> Engine:
     return engine
 
 
+_in_use: set[Engine] = set()
+
+
 def _close(gradebook: Gradebook) -> None:
-    """Give the connection back to the engine, which the folder ends when it is left."""
+    """End the connection, but leave it to the engine while a folder is open."""
     gradebook.db.remove()
+    if gradebook.engine not in _in_use:
+        gradebook.engine.dispose()
 
 
 nbgrader.api.create_engine = _engine
@@ -96,21 +101,24 @@ class _Caught(logging.Handler):
 
 
 @contextmanager
-def _write_ahead(url: str) -> Iterator[None]:
-    """Have SQLite write ahead meanwhile, and leave the gradebook in one file again."""
+def _connected(url: str) -> Iterator[None]:
+    """Stay connected meanwhile; SQLite writes ahead, and has the gradebook in one file again."""
     engine = _engine(url, echo=False, future=True)
-    if engine.dialect.name != "sqlite":
+    sqlite = engine.dialect.name == "sqlite"
+    if sqlite:
+        with engine.connect() as first:
+            first.exec_driver_sql("PRAGMA journal_mode=WAL")
+    _in_use.add(engine)
+    try:
         yield
+    finally:
+        _in_use.discard(engine)
         engine.dispose()
-        return
-    with engine.connect() as first:
-        first.exec_driver_sql("PRAGMA journal_mode=WAL")
-    yield
-    engine.dispose()
-    with suppress(OperationalError), engine.connect() as last:  # who has it open may go on
-        last.exec_driver_sql("PRAGMA busy_timeout=1000")
-        last.exec_driver_sql("PRAGMA journal_mode=DELETE")
-    engine.dispose()
+    if sqlite:
+        with suppress(OperationalError), engine.connect() as last:  # who has it open may go on
+            last.exec_driver_sql("PRAGMA busy_timeout=1000")
+            last.exec_driver_sql("PRAGMA journal_mode=DELETE")
+        engine.dispose()
 
 
 class CourseFolder:
@@ -152,7 +160,7 @@ class CourseFolder:
         self.parent = LoggingConfigurable(config=config, log=log)
         self.db_url = str(config.CourseDirectory.db_url)
         self._open()
-        self._held.enter_context(_write_ahead(self.db_url))
+        self._held.enter_context(_connected(self.db_url))
         for stem, lesson in lessons.items():
             self._release(stem, lesson)
 
