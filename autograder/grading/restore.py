@@ -2,7 +2,7 @@
 
 nbgrader's own OverwriteCells restores the source of a locked cell that kept its metadata. It stops
 the whole batch at a test cell whose flags were edited, and knows nothing of one that was deleted,
-doubled or moved above the answer it tests. This step goes first and leaves it nothing to do.
+doubled or moved above the answer it tests. This step leaves it nothing to do and stands in for it.
 """
 
 import re
