@@ -40,7 +40,7 @@ def _engine(url: str, **options: Any) -> Engine:
     every query anew, a dozen times for a submission.
     """
     # A server may end a connection that stays; the next one to use it has a new one.
-    engine = create_engine(url, pool_pre_ping=not url.startswith("sqlite"), **options)
+    engine = create_engine(url, pool_pre_ping=True, **options)
     if engine.dialect.name == "sqlite":
 
         @event.listens_for(engine, "connect")

@@ -13,7 +13,6 @@ from functools import lru_cache
 from html import escape
 from typing import Any
 
-import nbformat
 from bleach.css_sanitizer import CSSSanitizer
 from bleach.sanitizer import Cleaner
 from bs4 import BeautifulSoup
@@ -21,9 +20,10 @@ from nbconvert.filters import Highlight2HTML, strip_ansi
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbconvert.preprocessors import Preprocessor
 from nbformat import NotebookNode
-from nbformat.v4 import new_markdown_cell, new_notebook, new_output
+from nbformat.v4 import new_notebook, new_output
 from traitlets.config import Config
 
+from autograder.grading.cells import new_cell
 from autograder.grading.page import QuickPage
 
 TAGS = frozenset(
@@ -103,7 +103,7 @@ class SanitizeFeedback(Preprocessor):
                 room -= len(fresh.source) + 100
                 cells.append(fresh)
         if room <= 0:
-            cells.append(new_markdown_cell("[The rest is too long to be shown.]", id="end"))
+            cells.append(new_cell("markdown", "[The rest is too long to be shown.]", id="end"))
         return new_notebook(cells=cells), resources
 
 
@@ -210,16 +210,19 @@ def _cell(cell: NotebookNode, mark: dict[str, Any], rich: bool, name: str) -> No
     if len(source) > LONGEST_CELL:
         source = f"{source[:LONGEST_CELL]}\n[Cut here: it has {len(source):,} characters.]"
     metadata = {"nbgrader": mark} if mark else {}
-    fresh: dict[str, Any] = {"id": name, "metadata": metadata, "source": source}
     if cell.cell_type != "code":
-        return nbformat.from_dict({"cell_type": "markdown", **fresh})
+        return new_cell("markdown", source, id=name, metadata=metadata)
     # The judge writes the result of a locked check; everything else was the student's to say.
     ours = bool(mark) and mark["locked"] and mark["grade"] and not mark["solution"]
     count = cell.get("execution_count")
-    fresh["execution_count"] = count if isinstance(count, int) else None
-    fresh["outputs"] = [_output(output, ours, rich) for output in cell.outputs]
-    # No new_code_cell: it takes longer to look at one cell than new_notebook takes for all.
-    return nbformat.from_dict({"cell_type": "code", **fresh})
+    return new_cell(
+        "code",
+        source,
+        id=name,
+        metadata=metadata,
+        execution_count=count if isinstance(count, int) else None,
+        outputs=[_output(output, ours, rich) for output in cell.outputs],
+    )
 
 
 def _output(output: NotebookNode, ours: bool, rich: bool) -> NotebookNode:

@@ -13,6 +13,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_notebook
 
 from autograder.course import CourseError, Lesson, lessons
+from autograder.grading.cells import new_cell
 
 MOST_CELLS = 2_000
 MOST_TEXT = 2_000_000
@@ -140,13 +141,10 @@ def _clean_cell(cell: NotebookNode) -> NotebookNode:
     source = source if isinstance(source, str) else ""
     source = source.encode("utf-8", "replace").decode()  # half a character from a bad escape
     kind = cell.get("cell_type")
-    clean = {"cell_type": kind if kind in ("code", "markdown") else "raw", "source": source}
-    if kind == "code":
-        clean |= {"execution_count": None, "outputs": []}
+    clean = new_cell(kind if kind in ("code", "markdown") else "raw", source)
     metadata = cell.get("metadata")
     grader = metadata.get("nbgrader") if isinstance(metadata, dict) else None
     grade_id = grader.get("grade_id") if isinstance(grader, dict) else None
     if isinstance(grade_id, str) and re.fullmatch(r"\w+", grade_id):
-        clean["metadata"] = {"nbgrader": {"grade_id": grade_id}}
-    # No new_code_cell: it takes longer to look at one cell than new_notebook takes for all.
-    return nbformat.from_dict({"metadata": {}} | clean)
+        clean.metadata["nbgrader"] = NotebookNode(grade_id=grade_id)
+    return clean
