@@ -84,6 +84,21 @@ def test_a_curious_answer_is_a_failed_check_with_a_sentence(name, capsys):
     assert out == err == ""
 
 
+def test_it_judges_in_one_thread_and_leaves_the_notebook_its_own():
+    seen, before = set(), torch.get_num_threads()
+
+    def layer_norm(*args):
+        seen.add(torch.get_num_threads())
+        raise KeyError
+
+    torch.set_num_threads(3)
+    try:
+        evaluate("layer_norm", layer_norm)
+        assert (seen, torch.get_num_threads()) == ({1}, 3)
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_objects_that_are_no_answer_at_all():
     for thing in (3, None, "x", nn.Linear, object(), torch.ones(2)):
         assert evaluate("layer_norm", thing).score == 0

@@ -25,8 +25,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from autograder import course
 from autograder.course import CourseError
 from autograder.grading.judging import Judged, judge_bytes, nothing
@@ -135,7 +133,6 @@ def _settle() -> None:
     """In a worker: leave Ctrl-C to the process that grades, and end when that one ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _leave)
-    torch.set_num_threads(1)  # there is a worker for each core, and the tensors are small
     parent = multiprocessing.parent_process()
     if parent is not None:
 
